@@ -1,0 +1,463 @@
+"""Numbers that a person may turn -> frozen dataclasses that have been checked.
+
+Every knob stands here once, in the order of the YAML files in `configs/`, with a sentence under it
+and its check in `__post_init__`. This module knows nothing of torch, MIDI or files.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from music_gpt.errors import InputError
+
+N_EVENTS = 390
+"""Size of the event vocabulary: a fact of the tokenizer (`music_gpt.tokenizer`), not a knob."""
+
+
+def _require(condition: bool, name: str, value: object, allowed: str) -> None:
+    """Raise `InputError` with one sentence unless `condition` holds."""
+    if not condition:
+        raise InputError(f"{name} is {value!r}, but it has to be {allowed}.")
+
+
+def _finite(value: float) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Shape of the decoder. The defaults are the 6-block 512/2048 network, 19.3 M parameters."""
+
+    n_layers: int = 6
+    """Number of decoder blocks."""
+    d_model: int = 512
+    """Width of the residual stream."""
+    d_ff: int = 2048
+    """Width inside the feed-forward part of a block."""
+    n_heads: int = 8
+    """Number of attention (query) heads; each is d_model / n_heads wide."""
+    n_kv_heads: int = 8
+    """Number of key/value heads; fewer than n_heads is grouped-query attention."""
+    context: int = 2048
+    """Longest sequence in tokens that the network is trained on."""
+    vocab_size: int = N_EVENTS
+    """Number of token ids; 390 for music, other values only for the historical text preset."""
+    norm: Literal["pre", "post"] = "pre"
+    """Where LayerNorm stands: before each part (GPT-2) or after each sum (the paper of 2017)."""
+    activation: Literal["gelu", "relu"] = "gelu"
+    """Nonlinearity of the feed-forward part; gelu is the tanh form."""
+    positions: Literal["rope", "learned"] = "rope"
+    """Rotary positions in attention (base 10,000), or a learned table of absolute positions."""
+    bias: bool = True
+    """Whether linear layers and LayerNorms carry a bias."""
+    qkv_bias: bool = True
+    """Whether the query, key and value projections carry a bias; needs `bias` to have an effect."""
+    head_bias: bool = False
+    """Whether the output head carries a bias."""
+    tie_head: bool = False
+    """Whether the output head shares the matrix of the token embedding."""
+    qk_norm: bool = False
+    """Whether queries and keys are RMS-normalised per head; breaks the Hugging Face mapping."""
+    zero_init: bool = True
+    """Whether the last projection of each residual part starts at zero."""
+    dropout: float = 0.0
+    """Share of activations dropped after the embedding and after each residual part."""
+
+    def __post_init__(self) -> None:
+        for name in ("n_layers", "d_model", "d_ff", "n_heads", "n_kv_heads", "vocab_size"):
+            value = getattr(self, name)
+            _require(isinstance(value, int) and value >= 1, name, value, "a whole number from 1 up")
+        _require(
+            isinstance(self.context, int) and self.context >= 2,
+            "context",
+            self.context,
+            "a whole number from 2 up",
+        )
+        _require(
+            self.d_model % self.n_heads == 0,
+            "n_heads",
+            self.n_heads,
+            f"a divisor of d_model ({self.d_model})",
+        )
+        _require(
+            self.n_heads % self.n_kv_heads == 0,
+            "n_kv_heads",
+            self.n_kv_heads,
+            f"a divisor of n_heads ({self.n_heads})",
+        )
+        _require(
+            self.positions != "rope" or self.d_head % 2 == 0,
+            "d_model / n_heads",
+            self.d_head,
+            "even for rotary positions",
+        )
+        _require(self.norm in ("pre", "post"), "norm", self.norm, "'pre' or 'post'")
+        _require(
+            self.activation in ("gelu", "relu"), "activation", self.activation, "'gelu' or 'relu'"
+        )
+        _require(
+            self.positions in ("rope", "learned"),
+            "positions",
+            self.positions,
+            "'rope' or 'learned'",
+        )
+        _require(
+            _finite(self.dropout) and 0 <= self.dropout < 1,
+            "dropout",
+            self.dropout,
+            "at least 0 and below 1",
+        )
+
+    @property
+    def d_head(self) -> int:
+        """Width of one attention head."""
+        return self.d_model // self.n_heads
+
+    @classmethod
+    def preset(cls, name: str) -> ModelConfig:
+        """The network called `name`; raises `InputError` with the known names for another one.
+
+        >>> ModelConfig.preset("small").n_layers
+        4
+        """
+        if name not in PRESETS:
+            raise InputError(f"There is no preset {name!r}; use one of {', '.join(PRESETS)}.")
+        return PRESETS[name]
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> ModelConfig:
+        """From the plain dict inside a checkpoint; unknown fields raise `InputError`."""
+        return _from_dict(cls, values, "model configuration")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings, for the metadata of a checkpoint."""
+        return dataclasses.asdict(self)
+
+
+def _from_dict(cls: Any, values: dict[str, Any], what: str) -> Any:
+    unknown = sorted(set(values) - {f.name for f in dataclasses.fields(cls)})
+    if unknown:
+        raise InputError(
+            f"The {what} has unknown fields ({', '.join(unknown)}); it was written by a newer "
+            "version, so update music_gpt."
+        )
+    return cls(**values)
+
+
+PRESETS: dict[str, ModelConfig] = {
+    "default": ModelConfig(),
+    "small": ModelConfig(n_layers=4, d_model=256, d_ff=1024, n_heads=4, n_kv_heads=4, context=1024),
+    "tiny": ModelConfig(n_layers=2, d_model=64, d_ff=256, n_heads=2, n_kv_heads=2, context=256),
+    # chapter 14 of "Learn Generative AI with PyTorch": GPT-2 blocks over the 390 events
+    "chapter14": ModelConfig(positions="learned", zero_init=False, dropout=0.1),
+    # the text network of the same book: 3 blocks over a vocabulary of 10,600 words
+    "text-3x256": ModelConfig(
+        n_layers=3,
+        d_model=256,
+        d_ff=1024,
+        n_heads=4,
+        n_kv_heads=4,
+        context=128,
+        vocab_size=10_600,
+        positions="learned",
+        zero_init=False,
+        dropout=0.1,
+    ),
+    # the network of Karpathy's lecture "Let's build GPT": ReLU, heads without bias
+    "lecture": ModelConfig(
+        n_layers=6,
+        d_model=384,
+        d_ff=1536,
+        n_heads=6,
+        n_kv_heads=6,
+        context=256,
+        vocab_size=65,
+        positions="learned",
+        activation="relu",
+        qkv_bias=False,
+        head_bias=True,
+        zero_init=False,
+        dropout=0.2,
+    ),
+    # "Attention is all you need", decoder blocks without the cross-attention
+    "original-2017": ModelConfig(
+        norm="post", activation="relu", positions="learned", zero_init=False, dropout=0.1
+    ),
+}
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """How crops of the training pieces become batches."""
+
+    batch_size: int = 8
+    """Crops in one batch on one device."""
+    transpose: int = 3
+    """Largest transposition in semitones, up and down; 0 leaves the pitch alone."""
+    stretch: float = 0.05
+    """Largest change of tempo: five factors from 1 - stretch to 1 + stretch; 0 for none."""
+    velocity_bins: int = 2
+    """Largest shift of all velocities of a crop, in the 32 bins; 0 leaves them alone."""
+    workers: int = 0
+    """Processes that prepare batches; 0 does it in the training process."""
+
+    def __post_init__(self) -> None:
+        _require(self.batch_size >= 1, "batch_size", self.batch_size, "a whole number from 1 up")
+        _require(0 <= self.transpose <= 12, "transpose", self.transpose, "between 0 and 12")
+        _require(
+            _finite(self.stretch) and 0 <= self.stretch <= 0.5,
+            "stretch",
+            self.stretch,
+            "between 0 and 0.5",
+        )
+        _require(
+            0 <= self.velocity_bins <= 8, "velocity_bins", self.velocity_bins, "between 0 and 8"
+        )
+        _require(0 <= self.workers <= 64, "workers", self.workers, "between 0 and 64")
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """How the weights move."""
+
+    optimizer: Literal["muon", "adamw"] = "muon"
+    """Muon on the hidden matrices and AdamW on the rest, or AdamW on everything."""
+    muon_lr: float = 0.02
+    """Peak learning rate of Muon."""
+    muon_momentum: float = 0.95
+    """Momentum of Muon."""
+    adamw_lr: float = 2e-3
+    """Peak learning rate of AdamW."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    """AdamW's averaging constants."""
+    weight_decay: float = 0.05
+    """Weight decay on hidden matrices; embeddings, biases and norms have none."""
+    warmup_steps: int = 100
+    """Steps over which the learning rate rises from 0."""
+    schedule: Literal["linear", "cosine"] = "linear"
+    """Form of the cool-down."""
+    cooldown: float = 0.5
+    """Last share of the run over which the learning rate falls."""
+    final_lr: float = 0.02
+    """Learning rate at the end, as a share of the peak."""
+    clip: float = 1.0
+    """Largest norm of the gradient; longer ones are scaled down to it."""
+    ema: float = 0.0
+    """Constant of the moving average of the weights that is evaluated and kept; 0 for none."""
+
+    def __post_init__(self) -> None:
+        for name in ("muon_lr", "adamw_lr", "clip"):
+            value = getattr(self, name)
+            _require(_finite(value) and value > 0, name, value, "a number above 0")
+        for name in ("muon_momentum", "ema"):
+            value = getattr(self, name)
+            _require(_finite(value) and 0 <= value < 1, name, value, "at least 0 and below 1")
+        _require(
+            len(self.betas) == 2 and all(_finite(b) and 0 <= b < 1 for b in self.betas),
+            "betas",
+            self.betas,
+            "two numbers, at least 0 and below 1",
+        )
+        _require(
+            _finite(self.weight_decay) and self.weight_decay >= 0,
+            "weight_decay",
+            self.weight_decay,
+            "0 or more",
+        )
+        _require(self.warmup_steps >= 0, "warmup_steps", self.warmup_steps, "0 or more")
+        for name in ("cooldown", "final_lr"):
+            value = getattr(self, name)
+            _require(_finite(value) and 0 <= value <= 1, name, value, "between 0 and 1")
+        _require(
+            self.optimizer in ("muon", "adamw"), "optimizer", self.optimizer, "'muon' or 'adamw'"
+        )
+        _require(
+            self.schedule in ("linear", "cosine"),
+            "schedule",
+            self.schedule,
+            "'linear' or 'cosine'",
+        )
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How long a run lasts, what it writes and on what it runs."""
+
+    max_steps: int = 0
+    """Steps after which the run ends; 0 leaves the end to `epochs` or `max_minutes`."""
+    epochs: float = 1.0
+    """Passes over the training split, used when max_steps is 0."""
+    max_minutes: float = 0.0
+    """Minutes of training after which the run ends, cooled down; 0 for no such bound."""
+    accumulate: int = 1
+    """Batches whose gradients are summed before a step."""
+    validate_every_steps: int = 500
+    """Steps between two measurements on the validation split."""
+    validate_tokens: int = 131_072
+    """Tokens of the validation split that such a measurement reads, spread evenly."""
+    save_every_minutes: float = 3.0
+    """Minutes between two checkpoints to resume from."""
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
+    """bf16 autocast where the machine has it (auto), always, or never."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """Where to train."""
+    devices: int = 1
+    """Number of devices or, on a CPU, of processes."""
+    num_nodes: int = 1
+    """Number of machines."""
+    compile: bool = False
+    """Whether torch.compile is used; it pays on a GPU."""
+    seed: int = 1
+    """Seed of the initial weights and of the order of the crops."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_steps", "max_minutes", "epochs", "seed", "validate_tokens"):
+            value = getattr(self, name)
+            _require(_finite(value) and value >= 0, name, value, "0 or more")
+        for name in ("accumulate", "validate_every_steps", "devices", "num_nodes"):
+            value = getattr(self, name)
+            _require(isinstance(value, int) and value >= 1, name, value, "a whole number from 1 up")
+        _require(
+            _finite(self.save_every_minutes) and self.save_every_minutes > 0,
+            "save_every_minutes",
+            self.save_every_minutes,
+            "a number above 0",
+        )
+        _require(
+            self.precision in ("auto", "bf16", "fp32"),
+            "precision",
+            self.precision,
+            "'auto', 'bf16' or 'fp32'",
+        )
+        _require(
+            self.device in ("auto", "cpu", "cuda", "mps"),
+            "device",
+            self.device,
+            "'auto', 'cpu', 'cuda' or 'mps'",
+        )
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One whole training run: what one YAML file in `configs/` holds."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested plain dicts, for checkpoints and logs."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class MidiLimits:
+    """Bounds on one MIDI file, so that a hostile one costs little."""
+
+    max_bytes: int = 16_000_000
+    """Largest file in bytes."""
+    max_notes: int = 200_000
+    """Most notes in one file."""
+    max_seconds: float = 36_000.0
+    """Longest piece in seconds, after long gaps were shortened."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_bytes", "max_notes", "max_seconds"):
+            value = getattr(self, name)
+            _require(_finite(value) and value > 0, name, value, "a number above 0")
+
+
+@dataclass(frozen=True)
+class PrepareConfig:
+    """How a folder of MIDI files becomes a tokens folder."""
+
+    workers: int = 0
+    """Processes that read and encode; 0 takes one for each core."""
+    validation: float = 0.1
+    """Share of the compositions that go to the validation split."""
+    test: float = 0.1
+    """Share of the compositions that go to the test split."""
+    seed: int = 0
+    """Changes which compositions go where."""
+    min_notes: int = 32
+    """Pieces with fewer notes are left out."""
+    min_seconds: float = 5.0
+    """Pieces that last less are left out."""
+    max_gap_seconds: float = 10.0
+    """Longer silences inside a piece are shortened to this."""
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.workers <= 256, "workers", self.workers, "between 0 and 256")
+        for name in ("validation", "test"):
+            value = getattr(self, name)
+            _require(_finite(value) and 0 <= value <= 0.5, name, value, "between 0 and 0.5")
+        _require(self.min_notes >= 1, "min_notes", self.min_notes, "a whole number from 1 up")
+        for name in ("min_seconds", "seed"):
+            value = getattr(self, name)
+            _require(_finite(value) and value >= 0, name, value, "0 or more")
+        _require(
+            _finite(self.max_gap_seconds) and self.max_gap_seconds >= 1,
+            "max_gap_seconds",
+            self.max_gap_seconds,
+            "1 or more",
+        )
+
+
+@dataclass(frozen=True)
+class SamplingConfig:
+    """How the next event is drawn."""
+
+    temperature: float = 0.98
+    """Divides the logits; 0 takes the likeliest event always and ignores the seed."""
+    top_k: int = 0
+    """Draw from the k likeliest events only; 0 for all."""
+    top_p: float = 1.0
+    """Draw from the likeliest events that together hold this probability; 1 for all."""
+    min_p: float = 0.03
+    """Leave out events less likely than this share of the likeliest one; 0 for none."""
+    max_wait_seconds: float = 4.0
+    """Longest wait in a row; the grammar mask forbids more."""
+    max_note_seconds: float = 20.0
+    """Longest note; the grammar mask ends it there."""
+
+    def __post_init__(self) -> None:
+        _require(
+            _finite(self.temperature) and 0 <= self.temperature <= 10,
+            "temperature",
+            self.temperature,
+            "between 0 and 10",
+        )
+        _require(
+            isinstance(self.top_k, int) and self.top_k >= 0,
+            "top_k",
+            self.top_k,
+            "a whole number, 0 or more",
+        )
+        _require(
+            _finite(self.top_p) and 0 < self.top_p <= 1,
+            "top_p",
+            self.top_p,
+            "above 0 and at most 1",
+        )
+        _require(
+            _finite(self.min_p) and 0 <= self.min_p < 1,
+            "min_p",
+            self.min_p,
+            "at least 0 and below 1",
+        )
+        _require(
+            _finite(self.max_wait_seconds) and 0.01 <= self.max_wait_seconds <= 60,
+            "max_wait_seconds",
+            self.max_wait_seconds,
+            "between 0.01 and 60",
+        )
+        _require(
+            _finite(self.max_note_seconds) and 0.1 <= self.max_note_seconds <= 120,
+            "max_note_seconds",
+            self.max_note_seconds,
+            "between 0.1 and 120",
+        )

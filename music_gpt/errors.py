@@ -1,0 +1,10 @@
+"""Nothing in, one sentence out: the one error that a person can mend."""
+
+
+class InputError(ValueError):
+    """Something that was given is not usable, and the person who gave it can mend it.
+
+    The message is one sentence that says what happened, what is allowed, and what to do next.
+    The command line prints it and exits 2, the page shows it as a notice; every other exception
+    is a fault of the program and keeps its traceback.
+    """
