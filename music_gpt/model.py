@@ -1,0 +1,296 @@
+"""Token ids (B, T) -> logits (B, T, V): the decoder in plain torch.
+
+The letters in the shape comments: B pieces in a batch, T tokens, P tokens already in the cache,
+D width of the residual
+stream, H query heads, G key/value heads, K width of a head, F width of the feed-forward part, V tokens in the vocabulary,
+L blocks.
+
+The module knows nothing of music, files or training loops. Its parts carry the names of GPT-2 and of "Attention is all
+you need"; with the default knobs it computes what transformers calls Starcoder2, with learned positions what it calls
+GPT-2.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from music_gpt.config import ModelConfig
+from music_gpt.errors import InputError
+
+ROPE_BASE = 10_000.0
+NORM_EPS = 1e-5
+INIT_STD = 0.02
+
+
+def rope_table(n_positions: int, d_head: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the rotary positions, each (n_positions, K), in float32.
+
+    Source: Su et al. 2021, "RoFormer", in the "rotate half" layout of the Hugging Face models.
+    """
+    frequencies = ROPE_BASE ** (-torch.arange(0, d_head, 2, dtype=torch.float64) / d_head)  # (K/2)
+    angles = torch.outer(torch.arange(n_positions, dtype=torch.float64), frequencies)
+    angles = torch.cat((angles, angles), dim=-1)  # (positions, K)
+    return angles.cos().float(), angles.sin().float()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn each pair of x (B, H, T, K) by the angle of its position; cos and sin are (T, K)."""
+    first, second = x.chunk(2, dim=-1)
+    return x * cos.to(x.dtype) + torch.cat((-second, first), dim=-1) * sin.to(x.dtype)
+
+
+class KVCache:
+    """Keys and values of the tokens that the network has seen, in buffers of fixed size.
+
+    keys, values: (L, B, G, capacity, K); `length` counts the positions in use. Keys are stored after
+    rotation, so a cached position keeps its place. The caller owns the cache; the model fills it.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor, length: int = 0) -> None:
+        self.keys, self.values, self.length = keys, values, length
+
+    @property
+    def capacity(self) -> int:
+        """Number of positions that fit."""
+        return self.keys.shape[3]
+
+    @property
+    def batch_size(self) -> int:
+        """Number of pieces side by side."""
+        return self.keys.shape[1]
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.length = 0
+
+    def truncate(self, length: int) -> None:
+        """Forget all positions from `length` on."""
+        if not 0 <= length <= self.length:
+            raise ValueError(f"cannot truncate a cache of {self.length} positions to {length}")
+        self.length = length
+
+    def expand(self, batch_size: int) -> KVCache:
+        """A new cache of `batch_size` rows, each a copy of row 0."""
+
+        def copies(buffer: Tensor) -> Tensor:
+            wide = buffer.new_zeros(buffer.shape[0], batch_size, *buffer.shape[2:])
+            wide[:, :, :, : self.length] = buffer[:, :1, :, : self.length]
+            return wide
+
+        return KVCache(copies(self.keys), copies(self.values), self.length)
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Put (B, G, T, K) behind what layer `layer` holds; returns views (B, G, P + T, K) of all of it."""
+        end = self.length + keys.shape[2]
+        self.keys[layer, :, :, self.length : end] = keys
+        self.values[layer, :, :, self.length : end] = values
+        return self.keys[layer, :, :, :end], self.values[layer, :, :, :end]
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Causal attention of the last T positions over all P + T: softmax(q k' / sqrt(K)) v.
+
+    q is (B, H, T, K), k and v are (B, G, P + T, K) with G a divisor of H; returns (B, H, T, K).
+
+    Worked example, one query with scores 0 and ln 3, so weights 1/4 and 3/4:
+
+    >>> from math import log
+    >>> q = torch.tensor([[[[0.0, 1.0]]]])
+    >>> k = torch.tensor([[[[0.0, 0.0], [0.0, log(3) * 2**0.5]]]])
+    >>> v = torch.tensor([[[[2.0, 0.0], [0.0, 4.0]]]])
+    >>> [round(x, 5) for x in attend(q, k, v).flatten().tolist()]
+    [0.5, 3.0]
+    """
+    n_new, n_all = q.shape[2], k.shape[2]
+    grouped = q.shape[1] != k.shape[1]
+    if n_new == 1 or n_new == n_all:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=n_new > 1, enable_gqa=grouped)
+    # new tokens behind a cache: row t may see the P cached positions and the new ones up to its own
+    mask = torch.ones(n_new, n_all, dtype=torch.bool, device=q.device).tril(n_all - n_new)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=grouped)
+
+
+class Attention(nn.Module):
+    """Causal self-attention with H query heads over G key/value heads."""
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        self.layer, self.n_heads, self.n_kv_heads = layer, config.n_heads, config.n_kv_heads
+        self.d_head = config.d_head
+        n_qkv = (config.n_heads + 2 * config.n_kv_heads) * config.d_head
+        self.qkv = nn.Linear(config.d_model, n_qkv, bias=config.bias and config.qkv_bias)
+        self.proj = nn.Linear(config.d_model, config.d_model, bias=config.bias)
+        self.qk_norm = config.qk_norm
+
+    def forward(
+        self, x: Tensor, rope: tuple[Tensor, Tensor] | None, cache: KVCache | None
+    ) -> Tensor:
+        """x (B, T, D) -> (B, T, D)."""
+        n_batch, n_time, d_model = x.shape
+        heads = self.qkv(x).view(n_batch, n_time, -1, self.d_head).transpose(1, 2)
+        q, k, v = heads.split((self.n_heads, self.n_kv_heads, self.n_kv_heads), dim=1)
+        if self.qk_norm:
+            q, k = F.rms_norm(q, (self.d_head,)), F.rms_norm(k, (self.d_head,))
+        if rope is not None:
+            q, k = rotate(q, *rope), rotate(k, *rope)
+        if cache is not None:
+            k, v = cache.write(self.layer, k, v)
+            q = q.to(k.dtype)
+        mixed = attend(q, k, v)  # (B, H, T, K)
+        return cast(Tensor, self.proj(mixed.transpose(1, 2).reshape(n_batch, n_time, d_model)))
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with a nonlinearity between, at each position alone."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.up = nn.Linear(config.d_model, config.d_ff, bias=config.bias)
+        self.down = nn.Linear(config.d_ff, config.d_model, bias=config.bias)
+        self.relu = config.activation == "relu"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, T, D) -> (B, T, D)."""
+        h = self.up(x)  # (B, T, F)
+        h = F.relu(h) if self.relu else F.gelu(h, approximate="tanh")
+        return cast(Tensor, self.down(h))
+
+
+class Block(nn.Module):
+    """Attention, then feed-forward, each added to the residual stream and normalised before or after."""
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(config.d_model, eps=NORM_EPS, bias=config.bias)
+        self.attention = Attention(config, layer)
+        self.norm2 = nn.LayerNorm(config.d_model, eps=NORM_EPS, bias=config.bias)
+        self.feed_forward = FeedForward(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.post = config.norm == "post"
+
+    def forward(
+        self, x: Tensor, rope: tuple[Tensor, Tensor] | None, cache: KVCache | None
+    ) -> Tensor:
+        """x (B, T, D) -> (B, T, D)."""
+        if self.post:
+            x = self.norm1(x + self.dropout(self.attention(x, rope, cache)))
+            return cast(Tensor, self.norm2(x + self.dropout(self.feed_forward(x))))
+        x = x + self.dropout(self.attention(self.norm1(x), rope, cache))
+        return cast(Tensor, x + self.dropout(self.feed_forward(self.norm2(x))))
+
+
+class GPT(nn.Module):
+    """The network: embedding, blocks, head.
+
+    >>> model = GPT(ModelConfig.preset("tiny"))
+    >>> model(torch.zeros(1, 5, dtype=torch.long)).shape
+    torch.Size([1, 5, 390])
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.positions = (
+            nn.Embedding(config.context, config.d_model) if config.positions == "learned" else None
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.n_layers))
+        # with post-norm the last block already ends in a LayerNorm
+        self.norm = (
+            nn.LayerNorm(config.d_model, eps=NORM_EPS, bias=config.bias)
+            if config.norm == "pre"
+            else nn.Identity()
+        )
+        self.head = nn.Linear(config.d_model, config.vocab_size, bias=config.head_bias)
+        if config.tie_head:
+            self.head.weight = self.embedding.weight
+        self.rope_cos: Tensor
+        self.rope_sin: Tensor
+        cos, sin = rope_table(config.context, config.d_head)
+        self.register_buffer("rope_cos", cos, persistent=False)
+        self.register_buffer("rope_sin", sin, persistent=False)
+        self._initialise()
+
+    def _initialise(self) -> None:
+        """GPT-2's normal weights; the last projection of each residual part zero or scaled down."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=INIT_STD)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+        zero = self.config.zero_init
+        residual_std = 0.0 if zero else INIT_STD / math.sqrt(2 * self.config.n_layers)
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            for linear in (block.attention.proj, block.feed_forward.down):
+                nn.init.normal_(linear.weight, std=residual_std)
+        if zero and not self.config.tie_head:
+            nn.init.zeros_(self.head.weight)
+
+    def forward(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
+        """Logits of the token after each of `ids`.
+
+        ids: (B, T) whole numbers below vocab_size. cache: when given, `ids` continue what it holds,
+        and their keys and values are added to it. Returns (B, T, V) in float32. Raises `InputError`
+        when more positions are asked for than there are (the context, or the cache's capacity).
+        """
+        start = 0 if cache is None else cache.length
+        end = start + ids.shape[1]
+        limit = self.config.context if cache is None else cache.capacity
+        if end > limit:
+            raise InputError(
+                f"{end} tokens do not fit into a context of {limit}; give fewer, or slide the window."
+            )
+        x = self.embedding(ids)  # (B, T, D)
+        rope = None
+        if self.positions is not None:
+            x = x + self.positions.weight[start:end]
+        else:
+            rope = self.rope_cos[start:end], self.rope_sin[start:end]
+        x = self.dropout(x)
+        for block in self.blocks:
+            x = block(x, rope, cache)
+        if cache is not None:
+            cache.length = end
+        return cast(Tensor, self.head(self.norm(x)).float())
+
+    def new_cache(
+        self, batch_size: int, length: int | None = None, dtype: torch.dtype = torch.float32
+    ) -> KVCache:
+        """An empty cache for `batch_size` pieces of up to `length` tokens (default: the context)."""
+        length = self.config.context if length is None else length
+        if not 1 <= length <= self.config.context:
+            raise InputError(
+                f"A cache of {length} tokens was asked for; this network allows 1 to "
+                f"{self.config.context}."
+            )
+        c = self.config
+        shape = (c.n_layers, batch_size, c.n_kv_heads, length, c.d_head)
+        device = self.embedding.weight.device
+        return KVCache(
+            torch.zeros(shape, dtype=dtype, device=device),
+            torch.zeros(shape, dtype=dtype, device=device),
+        )
+
+    @property
+    def n_parameters(self) -> int:
+        """Number of trained numbers."""
+        return sum(p.numel() for p in self.parameters())
+
+    def flops_per_token(self, n_time: int | None = None) -> float:
+        """Floating-point operations of one forward and backward pass, per token, at sequences of n_time.
+
+        Source: Chowdhery et al. 2022 (PaLM), appendix B: 6 per matrix weight + 12 L D T, halved for causality.
+        """
+        n_time = self.config.context if n_time is None else n_time
+        embedded = self.embedding.weight.numel()
+        if self.positions is not None:
+            embedded += self.positions.weight.numel()
+        weights = self.n_parameters - (0 if self.config.tie_head else embedded)
+        return 6.0 * weights + 6.0 * self.config.n_layers * self.config.d_model * n_time
