@@ -1,0 +1,377 @@
+"""token ids -> a tokens folder on disk -> token ids: writer and reader side by side.
+
+A tokens folder is all that a training needs; it knows nothing of MIDI files, MidiTok or torch:
+
+    corpus.json           the card: format, vocabulary hash, splits, checksums, sources, settings
+    tokenizer.json        MidiTok's own parameters, carried along into checkpoints
+    {split}-{nnnnn}.bin   the ids, little-endian uint16, one piece after the other
+    index-{split}.npy     where each piece lies: shard, start, length, notes, seconds
+    pieces.jsonl          one line a piece: split, number, file, composition, source, licence ...
+
+Each piece on disk is EOS, its events, EOS; no piece lies across two shards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from music_gpt.errors import InputError
+
+FORMAT = "music-gpt tokens"
+VERSION = 1
+SPLITS = ("train", "validation", "test")
+SHARD_TOKENS = 100_000_000
+VOCABULARY_HASH = ""
+"""`music_gpt.tokenizer.vocabulary_hash()`, written out: a machine without MidiTok can train."""
+
+IDS = np.dtype("<u2")
+INDEX = np.dtype(
+    [("shard", "<u4"), ("start", "<u8"), ("length", "<u4"), ("notes", "<u4"), ("seconds", "<f8")]
+)
+CARD = "corpus.json"
+TOKENIZER = "tokenizer.json"
+PIECES = "pieces.jsonl"
+_UNFINISHED = ".writing"
+
+Ids = npt.NDArray[np.uint16]
+
+
+class Split:
+    """The pieces of one split: five arrays with one entry a piece, and the memory-mapped ids.
+
+    `shard`, `start` and `length` say where piece i lies (in tokens), `notes` and `seconds` what it
+    holds. It can be sent to another process: there it maps the same files again.
+    """
+
+    def __init__(self, path: Path, name: str, card: Mapping[str, Any]) -> None:
+        self.path = path
+        self.name = name
+        self.card = card
+        index = _read_index(path / f"index-{name}.npy")
+        self.shard: npt.NDArray[np.uint32] = np.ascontiguousarray(index["shard"])  # (N,)
+        self.start: npt.NDArray[np.uint64] = np.ascontiguousarray(index["start"])  # (N,)
+        self.length: npt.NDArray[np.uint32] = np.ascontiguousarray(index["length"])  # (N,)
+        self.notes: npt.NDArray[np.uint32] = np.ascontiguousarray(index["notes"])  # (N,)
+        self.seconds: npt.NDArray[np.float64] = np.ascontiguousarray(index["seconds"])  # (N,)
+        self.shards = [_map_shard(path, shard) for shard in card["shards"]]
+        self._records: list[dict[str, Any]] | None = None
+        self._check()
+
+    def __len__(self) -> int:
+        return len(self.length)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # a pickled memmap would carry all of its tokens
+        return Split, (self.path, self.name, dict(self.card))
+
+    @property
+    def n_pieces(self) -> int:
+        """Number of pieces."""
+        return len(self.length)
+
+    @property
+    def n_tokens(self) -> int:
+        """Number of tokens, the two EOS of each piece included."""
+        return int(self.length.sum())
+
+    @property
+    def n_notes(self) -> int:
+        """Number of notes."""
+        return int(self.notes.sum())
+
+    @property
+    def n_seconds(self) -> float:
+        """Seconds of music."""
+        return float(self.seconds.sum())
+
+    def piece(self, i: int) -> Ids:
+        """The ids of piece `i`, EOS at both ends; a view into the mapped file, not a copy."""
+        start = int(self.start[i])
+        return self.shards[int(self.shard[i])][start : start + int(self.length[i])]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The line of each piece in pieces.jsonl (read once): file, composition, source, ..."""
+        if self._records is None:
+            lines = _read_text(self.path / PIECES).splitlines()
+            records = [json.loads(line) for line in lines]
+            self._records = [record for record in records if record["split"] == self.name]
+        return self._records
+
+    @property
+    def names(self) -> list[str]:
+        """The file from which each piece was made."""
+        return [str(record["file"]) for record in self.records]
+
+    def _check(self) -> None:
+        """Raise `InputError` unless every piece lies inside its shard."""
+        sizes = np.array([len(shard) for shard in self.shards], dtype=np.uint64)
+        inside = len(self) == self.card["pieces"] and bool((self.shard < len(sizes)).all())
+        if not inside or (self.start + self.length > sizes[self.shard]).any():
+            raise InputError(_damaged(self.path, f"index-{self.name}.npy"))
+
+
+class Corpus:
+    """A tokens folder that is open for reading: `path`, and `card`, the content of corpus.json."""
+
+    def __init__(self, path: Path, card: dict[str, Any]) -> None:
+        self.path = path
+        self.card = card
+
+    @classmethod
+    def open(cls, path: str | Path) -> Corpus:
+        """Open the folder at `path`.
+
+        Raises `InputError` if it is no tokens folder, was written by another version or with
+        another vocabulary, or if a file of it is missing or has the wrong size.
+        """
+        path = Path(path)
+        corpus = cls(path, _read_card(path))
+        for name in corpus.splits:
+            corpus.split(name)
+        return corpus
+
+    @property
+    def splits(self) -> list[str]:
+        """Names of the splits that hold at least one piece."""
+        return list(self.card["splits"])
+
+    def split(self, name: str) -> Split:
+        """The split called `name`; raises `InputError` if the folder has none of that name."""
+        if name not in self.card["splits"]:
+            raise InputError(
+                f"The tokens folder {self.path} has no split {name!r}, only "
+                f"{', '.join(self.splits)}; choose one of these, or run `music-gpt prepare` again "
+                "with a share for it."
+            )
+        return Split(self.path, name, self.card["splits"][name])
+
+    def verify(self) -> None:
+        """Compare every file with its checksum; raises `InputError` naming the first that differs.
+
+        Reads the whole folder: about a second for each gigabyte.
+        """
+        for name, expected in _checksums(self.card).items():
+            if not (self.path / name).is_file() or sha256_of(self.path / name) != expected:
+                raise InputError(_damaged(self.path, name))
+
+
+class CorpusWriter:
+    """Writes a tokens folder piece by piece: the same pieces in the same order, the same bytes.
+
+    All files are written beside their places and moved there by `finish`, the card last. So a
+    folder with a card is whole, and one that was interrupted says so when it is opened.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> with CorpusWriter(folder) as writer:
+    ...     writer.add("train", np.array([388, 60, 355, 188, 388]), {"notes": 1, "seconds": 1.0})
+    ...     card = writer.finish({}, tokenizer="{}")
+    >>> Corpus.open(folder).split("train").piece(0).tolist()
+    [388, 60, 355, 188, 388]
+    """
+
+    def __init__(self, path: str | Path, *, shard_tokens: int = SHARD_TOKENS) -> None:
+        self.path = Path(path)
+        self.shard_tokens = shard_tokens
+        self._beside = self.path / _UNFINISHED
+        shutil.rmtree(self._beside, ignore_errors=True)
+        self._beside.mkdir(parents=True)
+        self._splits = {name: _SplitWriter(self._beside, name, shard_tokens) for name in SPLITS}
+
+    def __enter__(self) -> CorpusWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for split in self._splits.values():
+            split.close_shard()
+        shutil.rmtree(self._beside, ignore_errors=True)
+
+    def add(self, split: str, ids: npt.ArrayLike, record: Mapping[str, Any]) -> None:
+        """Append a piece: its ids with EOS at both ends, and its line in pieces.jsonl.
+
+        `record` holds at least `notes` and `seconds`, and `file` for people.
+        """
+        self._splits[split].add(np.asarray(ids).astype(IDS), record)
+
+    def finish(self, card: Mapping[str, Any], *, tokenizer: str) -> dict[str, Any]:
+        """Write index, pieces and card, move all into place and return the whole card.
+
+        `card` holds what the caller adds (sources, licences, settings, report); `tokenizer` is the
+        text of tokenizer.json.
+        """
+        splits = {name: split.finish() for name, split in self._splits.items() if split.index}
+        with (self._beside / PIECES).open("w", encoding="utf-8", newline="\n") as file:
+            for split in self._splits.values():
+                file.writelines(json_line(record) + "\n" for record in split.records)
+        (self._beside / TOKENIZER).write_text(tokenizer, encoding="utf-8", newline="\n")
+        small = {name: sha256_of(self._beside / name) for name in (PIECES, TOKENIZER)}
+        head = {"format": FORMAT, "version": VERSION, "vocabulary_hash": VOCABULARY_HASH}
+        whole = {**head, "splits": splits, "files": small, **card}
+        (self._beside / CARD).write_text(json_text(whole), encoding="utf-8", newline="\n")
+        self._move_into_place()
+        return whole
+
+    def _move_into_place(self) -> None:
+        (self.path / CARD).unlink(missing_ok=True)  # from here to the end the folder is unfinished
+        fresh = sorted(p.name for p in self._beside.iterdir() if p.name != CARD)
+        for old in [*self.path.glob("*-[0-9]*.bin"), *self.path.glob("index-*.npy")]:
+            if old.name not in fresh:
+                old.unlink()
+        for name in [*fresh, CARD]:
+            (self._beside / name).replace(self.path / name)
+
+
+class _SplitWriter:
+    """The shards and the index of one split while they grow."""
+
+    def __init__(self, folder: Path, name: str, shard_tokens: int) -> None:
+        self.folder = folder
+        self.name = name
+        self.shard_tokens = shard_tokens
+        self.index: list[tuple[int, int, int, int, float]] = []
+        self.records: list[dict[str, Any]] = []
+        self.shards: list[dict[str, Any]] = []
+        self._file: BinaryIO | None = None
+
+    def add(self, ids: Ids, record: Mapping[str, Any]) -> None:
+        if self._file is None or self.shards[-1]["tokens"] + len(ids) > self.shard_tokens:
+            self._next_shard()
+        assert self._file is not None
+        shard = self.shards[-1]
+        notes, seconds = int(record["notes"]), float(record["seconds"])
+        self.index.append((len(self.shards) - 1, shard["tokens"], len(ids), notes, seconds))
+        self.records.append({"split": self.name, "number": len(self.records), **record})
+        self._file.write(ids.tobytes())
+        shard["tokens"] += len(ids)
+
+    def finish(self) -> dict[str, Any]:
+        """Close the last shard, write the index, and return this split's part of the card."""
+        self.close_shard()
+        index = np.array(self.index, dtype=INDEX)
+        index_file = self.folder / f"index-{self.name}.npy"
+        np.save(index_file, index)
+        for shard in self.shards:
+            shard["sha256"] = sha256_of(self.folder / shard["file"])
+        return {
+            "pieces": len(index),
+            "tokens": int(index["length"].sum()),
+            "notes": int(index["notes"].sum()),
+            "seconds": round(float(index["seconds"].sum()), 2),
+            "index_sha256": sha256_of(index_file),
+            "shards": self.shards,
+        }
+
+    def _next_shard(self) -> None:
+        self.close_shard()
+        name = f"{self.name}-{len(self.shards):05d}.bin"
+        self.shards.append({"file": name, "tokens": 0})
+        self._file = (self.folder / name).open("wb")
+
+    def close_shard(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def sha256_of(path: Path) -> str:
+    """Checksum of a file, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def json_line(value: Any) -> str:
+    """One line of JSON, for pieces.jsonl."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def json_text(value: Any) -> str:
+    """JSON for people: indented, with a newline at the end."""
+    return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+
+
+def _read_card(path: Path) -> dict[str, Any]:
+    if not path.is_dir():
+        raise InputError(
+            f"There is no tokens folder at {path}; make one with `music-gpt prepare` from a folder "
+            "of MIDI files."
+        )
+    if not (path / CARD).is_file():
+        raise InputError(
+            f"The folder {path} holds no finished corpus ({CARD} is missing); make it, or go on "
+            "with an interrupted one, with `music-gpt prepare`."
+        )
+    try:
+        card = json.loads(_read_text(path / CARD))
+    except ValueError:
+        raise InputError(_damaged(path, CARD)) from None
+    if not isinstance(card, dict) or card.get("format") != FORMAT:
+        raise InputError(
+            f"{path / CARD} is not the card of a tokens folder; choose another folder."
+        )
+    if card.get("version") != VERSION:
+        raise InputError(
+            f"The tokens folder {path} has format version {card.get('version')}, but this program "
+            f"reads version {VERSION}; run `music-gpt prepare` again."
+        )
+    if card.get("vocabulary_hash") != VOCABULARY_HASH:
+        raise InputError(
+            f"The tokens folder {path} was written with another vocabulary (hash "
+            f"{str(card.get('vocabulary_hash'))[:12]}, here {VOCABULARY_HASH[:12]}), so its ids "
+            "mean other events; run `music-gpt prepare` again with this version."
+        )
+    return card
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise InputError(_damaged(path.parent, path.name)) from None
+
+
+def _read_index(path: Path) -> npt.NDArray[np.void]:
+    try:
+        index: npt.NDArray[np.void] = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        raise InputError(_damaged(path.parent, path.name)) from None
+    if index.dtype != INDEX or index.ndim != 1:
+        raise InputError(_damaged(path.parent, path.name))
+    return index
+
+
+def _map_shard(path: Path, shard: Mapping[str, Any]) -> np.memmap[Any, np.dtype[np.uint16]]:
+    file = path / str(shard["file"])
+    if not file.is_file() or file.stat().st_size != 2 * int(shard["tokens"]):
+        raise InputError(_damaged(path, file.name))
+    return np.memmap(file, dtype=IDS, mode="r")
+
+
+def _checksums(card: Mapping[str, Any]) -> dict[str, str]:
+    """File name -> checksum, for every file but the card itself."""
+    sums = dict(card["files"])
+    for name, split in card["splits"].items():
+        sums[f"index-{name}.npy"] = split["index_sha256"]
+        sums.update({shard["file"]: shard["sha256"] for shard in split["shards"]})
+    return sums
+
+
+def _damaged(path: Path, name: str) -> str:
+    return (
+        f"{name} in the tokens folder {path} is missing or is not what was written there; run "
+        "`music-gpt prepare` again, or copy the folder anew."
+    )
