@@ -1,0 +1,59 @@
+# make app · make test · make check: each sets up all that it needs, in .venv, and only once.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+HOST ?= 127.0.0.1
+PORT ?= 7860
+
+.PHONY: help app test check clean
+
+help:
+	@echo "make app     open the page at http://$(HOST):$(PORT)"
+	@echo "make test    lint, types and every test"
+	@echo "make check   lint and types only"
+	@echo "make clean   remove the virtual environment and what the tools wrote"
+
+app: $(VENV)/.installed
+	$(BIN)/music-gpt app --host $(HOST) --port $(PORT)
+
+test: check $(VENV)/.browser
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest --cov --cov-report=term
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build *.egg-info .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+# A changed requirement gives a new stamp; an unchanged one installs nothing.
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo \
+	  "$(PYTHON) is missing or older than 3.11, which music_gpt needs: install one, or name it: make PYTHON=python3.12 ..." >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/.made
+	$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+# The browser tests open the page in Chromium. Root on Debian gets one; elsewhere they use the one
+# that is there, and skip by name where there is none.
+$(VENV)/.browser: | $(VENV)/.made
+	@if ! command -v chromium >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  apt-get update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-dejavu-core \
+	  || echo "There is no Chromium to be had, so the browser tests will be skipped." >&2; \
+	fi
+	@touch $@

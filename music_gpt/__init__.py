@@ -1,0 +1,59 @@
+"""A name that people use -> the module where it lives, imported when the name is first used.
+
+So `import music_gpt` costs milliseconds: torch comes with `load`, and nothing here brings
+Lightning or Gradio.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from music_gpt.audio import write_wav
+    from music_gpt.config import ModelConfig
+    from music_gpt.errors import InputError
+    from music_gpt.midi import Piece, read_piece
+    from music_gpt.model import GPT
+    from music_gpt.pianist import Pianist, load
+    from music_gpt.tokenizer import PerformanceTokenizer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "GPT",
+    "InputError",
+    "ModelConfig",
+    "PerformanceTokenizer",
+    "Pianist",
+    "Piece",
+    "__version__",
+    "load",
+    "read_piece",
+    "write_wav",
+]
+
+_HOME_OF = {
+    "GPT": "model",
+    "InputError": "errors",
+    "ModelConfig": "config",
+    "PerformanceTokenizer": "tokenizer",
+    "Pianist": "pianist",
+    "Piece": "midi",
+    "load": "pianist",
+    "read_piece": "midi",
+    "write_wav": "audio",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The public `name`, imported from its module at the first use (PEP 562)."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value  # the next use finds it without coming here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
