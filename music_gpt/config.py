@@ -130,7 +130,8 @@ class ModelConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ModelConfig:
         """From the plain dict inside a checkpoint; unknown fields raise `InputError`."""
-        return _from_dict(cls, values, "model configuration")
+        config: ModelConfig = _from_dict(cls, values, "model configuration")
+        return config
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, for the metadata of a checkpoint."""
