@@ -379,24 +379,40 @@ class PrepareConfig:
     workers: int = 0
     """Processes that read and encode; 0 takes one for each core."""
     validation: float = 0.1
-    """Share of the compositions that go to the validation split."""
+    """Share of the compositions that goes to the validation split."""
     test: float = 0.1
-    """Share of the compositions that go to the test split."""
+    """Share of the compositions that goes to the test split."""
     seed: int = 0
     """Changes which compositions go where."""
     min_notes: int = 32
     """Pieces with fewer notes are left out."""
     min_seconds: float = 5.0
     """Pieces that last less are left out."""
+    min_pitches: int = 4
+    """Pieces with fewer different pitches are left out."""
+    max_notes_per_second: float = 60.0
+    """Pieces with more notes a second, on average, are left out."""
     max_gap_seconds: float = 10.0
     """Longer silences inside a piece are shortened to this."""
+    split_by: str = ""
+    """CSV file with the columns path and split that fixes the split of the pieces named in it."""
+    sources: str = ""
+    """TSV file with the columns path, source, licence and kind, copied to pieces.jsonl."""
 
     def __post_init__(self) -> None:
         _require(0 <= self.workers <= 256, "workers", self.workers, "between 0 and 256")
         for name in ("validation", "test"):
             value = getattr(self, name)
             _require(_finite(value) and 0 <= value <= 0.5, name, value, "between 0 and 0.5")
-        _require(self.min_notes >= 1, "min_notes", self.min_notes, "a whole number from 1 up")
+        for name in ("min_notes", "min_pitches"):
+            value = getattr(self, name)
+            _require(value >= 1, name, value, "a whole number from 1 up")
+        _require(
+            _finite(self.max_notes_per_second) and self.max_notes_per_second > 0,
+            "max_notes_per_second",
+            self.max_notes_per_second,
+            "a number above 0",
+        )
         for name in ("min_seconds", "seed"):
             value = getattr(self, name)
             _require(_finite(value) and value >= 0, name, value, "0 or more")
