@@ -25,13 +25,12 @@ import numpy as np
 import numpy.typing as npt
 
 from music_gpt.errors import InputError
+from music_gpt.events import vocabulary_hash
 
 FORMAT = "music-gpt tokens"
 VERSION = 1
 SPLITS = ("train", "validation", "test")
 SHARD_TOKENS = 100_000_000
-VOCABULARY_HASH = ""
-"""`music_gpt.tokenizer.vocabulary_hash()`, written out: a machine without MidiTok can train."""
 
 IDS = np.dtype("<u2")
 INDEX = np.dtype(
@@ -220,7 +219,7 @@ class CorpusWriter:
                 file.writelines(json_line(record) + "\n" for record in split.records)
         (self._beside / TOKENIZER).write_text(tokenizer, encoding="utf-8", newline="\n")
         small = {name: sha256_of(self._beside / name) for name in (PIECES, TOKENIZER)}
-        head = {"format": FORMAT, "version": VERSION, "vocabulary_hash": VOCABULARY_HASH}
+        head = {"format": FORMAT, "version": VERSION, "vocabulary_hash": vocabulary_hash()}
         whole = {**head, "splits": splits, "files": small, **card}
         (self._beside / CARD).write_text(json_text(whole), encoding="utf-8", newline="\n")
         self._move_into_place()
@@ -328,10 +327,10 @@ def _read_card(path: Path) -> dict[str, Any]:
             f"The tokens folder {path} has format version {card.get('version')}, but this program "
             f"reads version {VERSION}; run `music-gpt prepare` again."
         )
-    if card.get("vocabulary_hash") != VOCABULARY_HASH:
+    if card.get("vocabulary_hash") != vocabulary_hash():
         raise InputError(
             f"The tokens folder {path} was written with another vocabulary (hash "
-            f"{str(card.get('vocabulary_hash'))[:12]}, here {VOCABULARY_HASH[:12]}), so its ids "
+            f"{str(card.get('vocabulary_hash'))[:12]}, here {vocabulary_hash()[:12]}), so its ids "
             "mean other events; run `music-gpt prepare` again with this version."
         )
     return card
