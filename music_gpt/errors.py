@@ -1,4 +1,4 @@
-"""Nothing in, one sentence out: the one error that a person can mend."""
+"""What a person can mend -> one sentence that says how: the error that every module raises."""
 
 
 class InputError(ValueError):

@@ -1,0 +1,27 @@
+"""What every test stands on: one thread, no network, the same random examples on every run."""
+
+import os
+
+# Before torch is imported: the suite shares its cores with whatever else the machine does, and
+# several threads on the small networks of the tests cost more than they give.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
+# Nothing that a test starts may ask the internet for anything.
+os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_OFFLINE="1")
+
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+# No deadline: how fast this machine is at the moment decides nothing.
+hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("house")
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="session")
+def demo_corpus() -> Path:
+    """The folder of short public-domain pieces in `examples`."""
+    return ROOT / "examples" / "demo"

@@ -1,0 +1,141 @@
+"""The reading order of the house is the import order: read from the sources with `ast`."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "music_gpt"
+
+READING_ORDER = [
+    *("errors", "config", "notes", "midi_mending", "midi", "events", "tokenizer", "corpus", "data"),
+    *("model", "checkpoint", "training", "generation", "pianist", "metrics", "audio", "ui", "cli"),
+]
+"""One note's journey. A module imports only from those before it; `ui` is one step of it."""
+
+SCRIPT_OF = {"piano_bank": "audio"}
+"""Folder of data -> the step that reads it, and that the script which made the data belongs to."""
+
+DOORS = {
+    "symusic": {"midi", "tokenizer"},
+    "pretty_midi": {"midi"},
+    "miditok": {"tokenizer"},
+    "pytorch_lightning": {"training", "data"},
+    "gradio": {"ui"},
+    "soundfile": {"audio"},
+    "safetensors": {"checkpoint"},
+    "jsonargparse": {"cli"},
+}
+"""Outside library -> the only steps that import it while the program runs."""
+
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+def step_of(path: Path) -> str:
+    """The step of the journey that a file belongs to: `ui/page.py` -> ui."""
+    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return SCRIPT_OF.get(first, first)
+
+
+def imports(path: Path, *, of_types: bool = True) -> Iterator[str]:
+    """Dotted names that a file imports anywhere, or only those it imports when it runs."""
+    todo: list[ast.AST] = [ast.parse(path.read_text("utf-8"))]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} imports relative to itself"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            todo += [*(node.body if of_types else []), *node.orelse]
+        else:
+            todo += ast.iter_child_nodes(node)
+
+
+def steps_imported(path: Path, *, of_types: bool = True) -> set[str]:
+    """The steps of the journey that a file imports from."""
+    names = (name.split(".") for name in imports(path, of_types=of_types))
+    return {parts[1] for parts in names if parts[0] == "music_gpt" and parts[1] in READING_ORDER}
+
+
+MODULES = [path for path in SOURCES if path != PACKAGE / "__init__.py"]
+by_name = pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))
+
+
+@by_name
+def test_every_module_has_its_place_in_the_reading_order(path: Path) -> None:
+    assert step_of(path) in READING_ORDER
+
+
+@by_name
+def test_a_module_imports_only_from_those_above_it(path: Path) -> None:
+    above = READING_ORDER[: READING_ORDER.index(step_of(path))]
+    if step_of(path) == "ui":
+        above = [*above, "ui"]
+    assert steps_imported(path) <= set(above)
+
+
+@by_name
+def test_an_outside_library_comes_in_by_its_door_only(path: Path) -> None:
+    libraries = {name.split(".")[0] for name in imports(path, of_types=False)}
+    strays = {name for name in libraries & set(DOORS) if step_of(path) not in DOORS[name]}
+    assert strays == set()
+
+
+@by_name
+def test_the_first_line_says_what_comes_in_and_what_goes_out(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text("utf-8")))
+    assert docstring is not None
+    assert re.search(r" <?-> ", docstring.splitlines()[0])
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "data_prep").rglob("*.py")), ids=lambda path: path.name
+)
+def test_the_preparation_uses_the_package_up_to_the_corpus(path: Path) -> None:
+    known = READING_ORDER[: READING_ORDER.index("corpus") + 1]
+    assert steps_imported(path) <= set(known)
+
+
+def loaded_after(statement: str, *, absent: tuple[str, ...] = ()) -> set[str]:
+    """The top-level modules that a fresh Python holds after `statement`; those `absent` fail."""
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent!r}))\n{statement}\n"
+        "print(*{name.split('.')[0] for name, module in sys.modules.items() if module})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_brings_no_library_with_it() -> None:
+    assert loaded_after("import music_gpt").isdisjoint({*DOORS, "torch", "numpy"})
+
+
+def test_composing_needs_neither_lightning_nor_gradio() -> None:
+    loaded = loaded_after("import music_gpt.generation, music_gpt.pianist")
+    assert loaded.isdisjoint({"pytorch_lightning", "lightning", "gradio"})
+
+
+def test_a_machine_without_midi_libraries_can_train() -> None:
+    loaded = loaded_after(
+        "import music_gpt.training", absent=("miditok", "symusic", "pretty_midi", "gradio")
+    )
+    assert "pytorch_lightning" in loaded
+
+
+def test_the_public_names_are_those_of_their_modules() -> None:
+    import music_gpt
+
+    for name in music_gpt.__all__:
+        assert getattr(music_gpt, name) is not None
+    assert set(music_gpt.__all__) <= set(dir(music_gpt))
+    with pytest.raises(AttributeError, match="no attribute 'symphony'"):
+        music_gpt.symphony  # noqa: B018
