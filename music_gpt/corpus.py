@@ -207,18 +207,22 @@ class CorpusWriter:
         """
         self._splits[split].add(np.asarray(ids).astype(IDS), record)
 
-    def finish(self, card: Mapping[str, Any], *, tokenizer: str) -> dict[str, Any]:
+    def finish(
+        self, card: Mapping[str, Any], *, tokenizer: str, texts: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """Write index, pieces and card, move all into place and return the whole card.
 
-        `card` holds what the caller adds (sources, licences, settings, report); `tokenizer` is the
-        text of tokenizer.json.
+        `card` holds what the caller adds (sources, licences, settings, report), `tokenizer` is the
+        text of tokenizer.json, and `texts` are further files to lay beside them.
         """
+        texts = {TOKENIZER: tokenizer, **(texts or {})}
         splits = {name: split.finish() for name, split in self._splits.items() if split.index}
         with (self._beside / PIECES).open("w", encoding="utf-8", newline="\n") as file:
             for split in self._splits.values():
                 file.writelines(json_line(record) + "\n" for record in split.records)
-        (self._beside / TOKENIZER).write_text(tokenizer, encoding="utf-8", newline="\n")
-        small = {name: sha256_of(self._beside / name) for name in (PIECES, TOKENIZER)}
+        for name, text in texts.items():
+            (self._beside / name).write_text(text, encoding="utf-8", newline="\n")
+        small = {name: sha256_of(self._beside / name) for name in (PIECES, *texts)}
         head = {"format": FORMAT, "version": VERSION, "vocabulary_hash": vocabulary_hash()}
         whole = {**head, "splits": splits, "files": small, **card}
         (self._beside / CARD).write_text(json_text(whole), encoding="utf-8", newline="\n")
@@ -228,9 +232,10 @@ class CorpusWriter:
     def _move_into_place(self) -> None:
         (self.path / CARD).unlink(missing_ok=True)  # from here to the end the folder is unfinished
         fresh = sorted(p.name for p in self._beside.iterdir() if p.name != CARD)
-        for old in [*self.path.glob("*-[0-9]*.bin"), *self.path.glob("index-*.npy")]:
-            if old.name not in fresh:
-                old.unlink()
+        for split in SPLITS:
+            for old in [*self.path.glob(f"{split}-[0-9]*.bin"), self.path / f"index-{split}.npy"]:
+                if old.name not in fresh:
+                    old.unlink(missing_ok=True)
         for name in [*fresh, CARD]:
             (self._beside / name).replace(self.path / name)
 
