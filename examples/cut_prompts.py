@@ -12,16 +12,15 @@ import json
 import sys
 from pathlib import Path
 
-from music_gpt.midi import cut_notes, read_piece, write_midi
-
 from collect import FREE, SOURCE_NAMES, licences, plain_name
+from music_gpt.midi import cut_notes, read_piece, write_midi
 
 PROMPTS = Path(__file__).parent.parent / "music_gpt" / "prompts"
 
 # Scores with dynamics and both hands where they could be had; `seconds` is where a phrase ends.
 OPENINGS = [
     # path, composer, title, seconds
-    ("SatieE__gymnopedie_1.mid", "Erik Satie", "Gymnopédie No. 1", 36.0),
+    ("SatieE__gymnopedie_1.mid", "Erik Satie", "Gymnopédie No. 1", 35.95),
     (
         "ChopinFF__O66__chopin_fantaisie-impromptu.mid",
         "Frédéric Chopin",
@@ -32,7 +31,7 @@ OPENINGS = [
         "BurgmullerJFF__O100__25EF-02.mid",
         "Friedrich Burgmüller",
         "L'Arabesque, Op. 100 No. 2",
-        15.0,
+        14.95,
     ),
     ("SchumannR__O15__SchumannOp15No07.mid", "Robert Schumann", "Träumerei, Op. 15 No. 7", 34.6),
     ("JoplinS__entertainer.mid", "Scott Joplin", "The Entertainer", 19.58),
