@@ -347,7 +347,7 @@ def stretch_ids(ids: npt.ArrayLike, factor: float) -> Ids:
 
     Goes through absolute times, as shifts rounded one by one would drift by seconds; events that
     meet in a frame are put in the order of the rules, and every note keeps at least a frame.
-    Head and tail (EOS, PAD) and a velocity at the head stay where they are.
+    Head and tail (EOS, PAD) and a velocity at the head or end of a crop stay where they are.
 
     >>> stretch_ids([371, 60, 305, 188], 1.5).tolist()
     [371, 60, 330, 188]
@@ -357,22 +357,28 @@ def stretch_ids(ids: npt.ArrayLike, factor: float) -> Ids:
     body = ids[begin:end]
     if len(body) == 0:
         return ids.copy()
+    # 1. the note events at their new times, in the order of the rules
     frame = np.rint(np.cumsum(_shift_frames(body)) * factor).astype(np.int64)
     n_frames = int(frame[-1])
-    velocity = _velocity_bins(body)
     notes = np.flatnonzero(body < TIME_SHIFT)
     event = body[notes].astype(np.int64)
     frame = _keep_apart(frame[notes], event)
     order = np.argsort(frame * 256 + (event ^ 128), kind="stable")
-    frame = frame[order]
-    head = body[:1] if _is_velocity(body[:1])[0] else body[:0]
+    frame, event, velocity = frame[order], event[order], _velocity_bins(body)[notes[order]]
+    # 2. shifts and velocities between them, and what a crop has before and after them
+    head, tail = _velocities_at_the_edges(body)
     before = int(head[0]) - VELOCITY if len(head) else -1
-    stretched = _emit(frame, event[order], velocity[notes][order], before)
+    stretched = _emit(frame, event, velocity, before)
     rest = _wait_ids(n_frames - (int(frame[-1]) if len(frame) else 0))
-    last = int(velocity[-1])
-    untold = last != velocity_in_force(np.concatenate([head, stretched]))
-    tail = np.array([VELOCITY + last] * untold, np.uint16)
     return np.concatenate([ids[:begin], head, stretched, rest, tail, ids[end:]])
+
+
+def _velocities_at_the_edges(body: Ids) -> tuple[Ids, Ids]:
+    """The velocity at the head of a crop that belongs to no NoteOn there, and the one at its end."""
+    is_head = bool(_is_velocity(body[:1])[0]) and not (body[1:2] < NOTE_OFF).any()
+    ons = np.flatnonzero(body < NOTE_OFF)
+    after = body[ons[-1] + 1 :] if len(ons) else body[is_head:]
+    return body[:is_head], after[_is_velocity(after)][-1:]
 
 
 def _keep_apart(frame: _Ints, event: _Ints) -> _Ints:
