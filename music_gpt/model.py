@@ -1,13 +1,12 @@
 """Token ids (B, T) -> logits (B, T, V): the decoder in plain torch.
 
-The letters in the shape comments: B pieces in a batch, T tokens, P tokens already in the cache,
-D width of the residual
-stream, H query heads, G key/value heads, K width of a head, F width of the feed-forward part, V tokens in the vocabulary,
-L blocks.
+The letters in the shape comments: B pieces in a batch, T new tokens, P tokens already in the cache,
+D width of the residual stream, H query heads, G key/value heads, K width of a head, F width of the
+feed-forward part, V tokens in the vocabulary, L blocks.
 
-The module knows nothing of music, files or training loops. Its parts carry the names of GPT-2 and of "Attention is all
-you need"; with the default knobs it computes what transformers calls Starcoder2, with learned positions what it calls
-GPT-2.
+The module knows nothing of music, files or training loops. Its parts carry the names of GPT-2 and
+of "Attention is all you need"; with the default knobs it computes what transformers calls
+Starcoder2, with learned positions what it calls GPT-2.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 class KVCache:
     """Keys and values of the tokens that the network has seen, in buffers of fixed size.
 
-    keys, values: (L, B, G, capacity, K); `length` counts the positions in use. Keys are stored after
-    rotation, so a cached position keeps its place. The caller owns the cache; the model fills it.
+    keys, values: (L, B, G, capacity, K); `length` counts the positions in use. Keys are stored
+    after rotation, so a cached position keeps its place. The caller owns it; the model fills it.
     """
 
     def __init__(self, keys: Tensor, values: Tensor, length: int = 0) -> None:
@@ -85,7 +84,7 @@ class KVCache:
         return KVCache(copies(self.keys), copies(self.values), self.length)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Put (B, G, T, K) behind what layer `layer` holds; returns views (B, G, P + T, K) of all of it."""
+        """Put (B, G, T, K) behind what `layer` holds; returns views (B, G, P + T, K) of it all."""
         end = self.length + keys.shape[2]
         self.keys[layer, :, :, self.length : end] = keys
         self.values[layer, :, :, self.length : end] = values
@@ -162,7 +161,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then feed-forward, each added to the residual stream and normalised before or after."""
+    """Attention, then feed-forward, each added to the residual stream and normalised."""
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
@@ -245,7 +244,7 @@ class GPT(nn.Module):
         limit = self.config.context if cache is None else cache.capacity
         if end > limit:
             raise InputError(
-                f"{end} tokens do not fit into a context of {limit}; give fewer, or slide the window."
+                f"{end} tokens do not fit into a context of {limit}; give fewer, or slide on."
             )
         x = self.embedding(ids)  # (B, T, D)
         rope = None
@@ -263,7 +262,7 @@ class GPT(nn.Module):
     def new_cache(
         self, batch_size: int, length: int | None = None, dtype: torch.dtype = torch.float32
     ) -> KVCache:
-        """An empty cache for `batch_size` pieces of up to `length` tokens (default: the context)."""
+        """An empty cache for `batch_size` pieces of `length` tokens (default: the context)."""
         length = self.config.context if length is None else length
         if not 1 <= length <= self.config.context:
             raise InputError(
@@ -284,9 +283,10 @@ class GPT(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
     def flops_per_token(self, n_time: int | None = None) -> float:
-        """Floating-point operations of one forward and backward pass, per token, at sequences of n_time.
+        """Floating-point operations per token of one forward and backward pass over n_time tokens.
 
-        Source: Chowdhery et al. 2022 (PaLM), appendix B: 6 per matrix weight + 12 L D T, halved for causality.
+        Source: Chowdhery et al. 2022 (PaLM), appendix B: 6 per matrix weight + 12 L D T, the latter
+        halved for causality.
         """
         n_time = self.config.context if n_time is None else n_time
         embedded = self.embedding.weight.numel()
@@ -294,3 +294,15 @@ class GPT(nn.Module):
             embedded += self.positions.weight.numel()
         weights = self.n_parameters - (0 if self.config.tie_head else embedded)
         return 6.0 * weights + 6.0 * self.config.n_layers * self.config.d_model * n_time
+
+
+def token_nats(logits: Tensor, targets: Tensor, ignore: int) -> tuple[Tensor, Tensor]:
+    """Sum of the negative log-likelihoods in nats, and how many targets it counts.
+
+    logits (B, T, V), targets (B, T); targets equal to `ignore` are left out of both. Two scalars;
+    the sum of no targets is 0, so that a window of padding alone cannot make a mean NaN.
+    """
+    nats = F.cross_entropy(
+        logits.flatten(0, 1).float(), targets.flatten(), ignore_index=ignore, reduction="sum"
+    )
+    return nats, (targets != ignore).sum()

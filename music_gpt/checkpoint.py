@@ -1,0 +1,166 @@
+"""Model and card <-> one .safetensors file.
+
+The file holds the weights and, in its metadata, the model's configuration, the vocabulary's hash
+and the card (what it was trained on and how well it does), all as plain JSON. Loading runs no code:
+there is no pickle in it, and every shape is compared with the configuration before any memory is
+taken. The module knows nothing of training loops.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from music_gpt.config import ModelConfig
+from music_gpt.errors import InputError
+from music_gpt.events import vocabulary_hash
+from music_gpt.model import GPT
+
+FORMAT_VERSION = 1
+BUNDLED_FOLDER = Path(__file__).parent / "pretrained"
+MAX_PARAMETERS = 2_000_000_000
+"""A file that claims to hold more is not ours."""
+
+
+def bundled_checkpoint() -> Path:
+    """Path of the checkpoint that is shipped with the package; `InputError` if there is none."""
+    found = sorted(BUNDLED_FOLDER.glob("*.safetensors"))
+    if not found:
+        raise InputError(
+            "No checkpoint is bundled with this copy of music_gpt; train one with "
+            "`music-gpt train` and name its file with --checkpoint."
+        )
+    return found[0]
+
+
+def save_checkpoint(
+    path: str | Path,
+    model: GPT,
+    card: Mapping[str, Any],
+    *,
+    dtype: torch.dtype = torch.float32,
+    weights: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Write `model` (or other `weights` of its shape) and its card to `path`, whole or not at all.
+
+    dtype: how the weights are stored; bfloat16 halves the file. Raises `InputError` if the folder
+    cannot be written or the disk is full; an older file at `path` is then still there.
+    """
+    path = Path(path)
+    state = model.state_dict() if weights is None else weights
+    tensors = {name: t.detach().to("cpu", dtype).contiguous() for name, t in state.items()}
+    if model.config.tie_head:
+        del tensors["head.weight"]  # the same matrix as the embedding's
+    about = {
+        "version": FORMAT_VERSION,
+        "model": model.config.to_dict(),
+        "vocabulary_hash": vocabulary_hash(),
+        "card": dict(card),
+    }
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, beside, metadata={"music_gpt": json.dumps(about, ensure_ascii=False)})
+        beside.replace(path)
+    except (OSError, SafetensorError) as error:
+        raise InputError(
+            f"The checkpoint {path} could not be written ({error}); free some space or choose "
+            "another folder."
+        ) from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def load_checkpoint(path: str | Path | None = None) -> tuple[GPT, dict[str, Any]]:
+    """The model at `path` (None: the bundled one), in float32 and ready to be used, and its card.
+
+    The card also tells `file` and `sha256` of where it came from. Raises `InputError` for a file
+    that is missing, damaged, foreign, or of another vocabulary.
+    """
+    path = bundled_checkpoint() if path is None else Path(path)
+    if not path.is_file():
+        raise InputError(f"There is no checkpoint at {path}; give the path of a .safetensors file.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = _read_about(path, file.metadata())
+            model = _empty_model(path, about)
+            expected = _expected_shapes(model)
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - safe_open is no mapping
+            if shapes != expected:
+                raise InputError(_foreign(path, "its tensors do not fit its configuration"))
+            state = {name: file.get_tensor(name).float() for name in expected}
+    except SafetensorError as error:
+        raise InputError(_foreign(path, str(error))) from error
+    return _filled(model, state), {**about["card"], "file": path.name, "sha256": _sha256(path)}
+
+
+def _read_about(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
+    """The JSON in the metadata, checked."""
+    try:
+        about = json.loads((metadata or {})["music_gpt"])
+        version, vocabulary = about["version"], about["vocabulary_hash"]
+        if not isinstance(about["card"], dict) or not isinstance(about["model"], dict):
+            raise TypeError
+    except (KeyError, TypeError, ValueError):
+        raise InputError(_foreign(path, "it carries no music_gpt card")) from None
+    if version != FORMAT_VERSION:
+        raise InputError(
+            f"{path} is a checkpoint of version {version!r}, but this program reads version "
+            f"{FORMAT_VERSION}; update music_gpt."
+        )
+    if vocabulary != vocabulary_hash():
+        raise InputError(
+            f"{path} was trained on another event vocabulary, so its output would be noise; "
+            "use a checkpoint of this version."
+        )
+    return dict(about)
+
+
+def _empty_model(path: Path, about: Mapping[str, Any]) -> GPT:
+    """The network without memory behind it: shapes can be compared before anything is allocated."""
+    try:
+        config = ModelConfig.from_dict(about["model"])
+    except (InputError, TypeError) as error:
+        raise InputError(_foreign(path, str(error))) from error
+    size = config.n_layers * config.d_model * (config.d_model + config.d_ff)
+    if size + (config.vocab_size + config.context) * config.d_model > MAX_PARAMETERS:
+        raise InputError(_foreign(path, "its configuration is too large to be real"))
+    with torch.device("meta"):
+        return GPT(config)
+
+
+def _expected_shapes(model: GPT) -> dict[str, tuple[int, ...]]:
+    shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
+    if model.config.tie_head:
+        del shapes["head.weight"]
+    return shapes
+
+
+def _filled(model: GPT, state: dict[str, Tensor]) -> GPT:
+    """The real network with these weights."""
+    real = GPT(model.config)
+    if model.config.tie_head:
+        state = {**state, "head.weight": state["embedding.weight"]}
+    real.load_state_dict(state)
+    return real.eval()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _foreign(path: Path, why: str) -> str:
+    return (
+        f"{path} is not a usable music_gpt checkpoint ({why.rstrip('.')}); choose a .safetensors "
+        "file that `music-gpt train` wrote."
+    )
