@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,8 @@ META, SYSEX, SYSEX_GOES_ON = 0xFF, 0xF0, 0xF7
 TRACK_NAME, END_OF_TRACK, TEMPO = 0x03, 0x2F, 0x51
 HEADER_BYTES = 14
 MACBINARY_BYTES = 128
+MOST_TRACKS = 0xFFFF
+"""The header counts them in 16 bits."""
 FRAMES_PER_SECOND = {24: 24.0, 25: 25.0, 29: 30_000 / 1001, 30: 30.0}
 """SMPTE frame rates that a header can name; 29 is drop-frame."""
 
@@ -37,11 +40,21 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 
+class Header(NamedTuple):
+    """What the header chunk says; one of the two time bases is 0."""
+
+    kind: int  # 0 one track, 1 tracks that play together, 2 patterns that stand for themselves
+    n_tracks: int
+    ticks_per_quarter: int
+    seconds_per_tick: float  # SMPTE time, in which tempo events do not count
+
+
 @dataclass(frozen=True, eq=False)
 class EventTable:
     """All events of a MIDI file in the order of the file, one entry an event, E in all."""
 
-    track: Ints  # (E,) number of the track
+    header: Header
+    track: Ints  # (E,) number of the track, never falling
     tick: Ints  # (E,) absolute time
     status: Bytes  # (E,) 0x80-0xEF with the channel in the low half; 0 for all else
     data1: Bytes  # (E,) 0-127
@@ -50,12 +63,26 @@ class EventTable:
     tempo_tick: Ints  # (M,)
     tempo: Ints  # (M,) microseconds per quarter note, above 0
     track_end: Ints  # (T,) tick at which each track ends
-    ticks_per_quarter: int  # 0 where seconds_per_tick counts
-    seconds_per_tick: float  # of SMPTE time; 0 where ticks_per_quarter counts
-    separate: bool  # type 2: each track is a piece of its own
     name: str  # of the first track that has one, or ""
-    damaged: bool  # whether something was lost
-    notices: list[str]  # what was mended, in sentences
+    damaged: bool = False  # whether something was lost
+    notices: tuple[str, ...] = ()  # what was mended, in sentences
+
+    def of_track(self, number: int) -> EventTable:
+        """One track as a table of its own."""
+        mine = slice(*np.searchsorted(self.track, [number, number + 1]))
+        tempos = self.tempo_track == number
+        return replace(
+            self,
+            track=self.track[mine] * 0,
+            tick=self.tick[mine],
+            status=self.status[mine],
+            data1=self.data1[mine],
+            data2=self.data2[mine],
+            tempo_track=self.tempo_track[tempos] * 0,
+            tempo_tick=self.tempo_tick[tempos],
+            tempo=self.tempo[tempos],
+            track_end=self.track_end[number : number + 1],
+        )
 
 
 def read_events(data: bytes) -> EventTable:
@@ -65,23 +92,22 @@ def read_events(data: bytes) -> EventTable:
         InputError: it is not a MIDI file, or its header gives no time base.
     """
     data, notices = _unwrap(data)
-    kind, n_announced, ticks_per_quarter, seconds_per_tick = _read_header(data)
+    header = _read_header(data)
     padded = data + _PADDING
-    starts, bounds = array("I"), [0]
-    damaged = False
-    for begin, end, declared_end, mended in _find_tracks(data):
-        stop, ended, cut = _walk(padded, begin, end, starts)
+    starts, bounds, damaged = array("I"), [0], False
+    for begin, end, declared_end in _find_tracks(data):
+        stop, ended, broken = _walk(padded, begin, end, starts)
         bounds.append(len(starts))
-        damaged |= cut or (not ended and declared_end != end)
-        if ended and stop != declared_end and declared_end != end:
-            notices.append("The length of a track was wrong; it was read up to its end mark.")
-        if not ended and not damaged:
+        damaged |= broken or (not ended and end != declared_end)
+        if not ended and end == declared_end:
             notices.append("A track has no end mark; it ends with its last event.")
-        notices += mended
-    damaged |= len(bounds) - 1 < n_announced
-    return _tabulate(
-        padded, starts, bounds, kind == 2, ticks_per_quarter, seconds_per_tick, damaged, notices
-    )
+        elif ended and end != declared_end and stop != declared_end:
+            notices.append("The length of a track was wrong; it was read up to its end mark.")
+        elif ended and end not in (declared_end, len(data)):
+            notices.append("Stray bytes between two tracks were skipped.")
+    table = _tabulate(padded, starts, bounds, header)
+    damaged |= table.damaged or len(table.track_end) < header.n_tracks
+    return replace(table, damaged=damaged, notices=tuple(dict.fromkeys(notices)))
 
 
 def _unwrap(data: bytes) -> tuple[bytes, list[str]]:
@@ -100,20 +126,19 @@ def _unwrap(data: bytes) -> tuple[bytes, list[str]]:
     return data[at:], ["Bytes in front of the MIDI header were skipped."] if at else []
 
 
-def _read_header(data: bytes) -> tuple[int, int, int, float]:
-    """Type of the file, announced tracks, ticks per quarter, seconds per tick (one of them 0)."""
+def _read_header(data: bytes) -> Header:
     if len(data) < HEADER_BYTES:
         raise InputError("The MIDI file ends inside its header; get it again from its source.")
     kind, n_tracks, division = (int.from_bytes(data[at : at + 2], "big") for at in (8, 10, 12))
     if 0 < division < 0x8000:
-        return kind, n_tracks, division, 0.0
+        return Header(kind, n_tracks, division, 0.0)
     rate, ticks_per_frame = FRAMES_PER_SECOND.get(256 - (division >> 8), 0.0), division & 0xFF
     if division == 0 or not rate or not ticks_per_frame:
         raise InputError(
             "The header of the MIDI file gives no time base (ticks per quarter note), so its notes "
             "have no times; export it again from the program that made it."
         )
-    return kind, n_tracks, 0, 1 / (rate * ticks_per_frame)
+    return Header(kind, n_tracks, 0, 1 / (rate * ticks_per_frame))
 
 
 def _chunk_at(data: bytes, at: int) -> bool:
@@ -122,28 +147,33 @@ def _chunk_at(data: bytes, at: int) -> bool:
     return at == len(data) or (len(tag) == 4 and all(0x20 <= byte < 0x7F for byte in tag))
 
 
-def _find_tracks(data: bytes) -> Iterator[tuple[int, int, int, list[str]]]:
-    """(begin, end, declared end, notices) of each track, in the order of the file.
+def _find_tracks(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Where each track begins, where it ends at the latest, and the end that it declares.
 
-    Where the declared length does not lead to a next chunk, the track may reach to the next
-    `MTrk` or the end of the file.
+    A declared length that does not lead to a next chunk is not believed: such a track may reach
+    to the next `MTrk` or to the end of the file.
     """
     at = 8 + int.from_bytes(data[4:8], "big")
-    if not _chunk_at(data, at):
-        at = HEADER_BYTES
-    while at + 8 <= len(data):
+    at, n_tracks = at if _chunk_at(data, at) else HEADER_BYTES, 0
+    while at + 8 <= len(data) and n_tracks < MOST_TRACKS:
+        tag = data[at : at + 4]
         declared_end = at + 8 + int.from_bytes(data[at + 4 : at + 8], "big")
-        trusted = _chunk_at(data, declared_end)
-        if data[at : at + 4] == b"MTrk":
-            begin, at = at + 8, declared_end if trusted else data.find(b"MTrk", at + 8)
-            at = len(data) if at < 0 else at
-            yield begin, at, declared_end, []
-        elif _chunk_at(data, at) and trusted:
-            at = declared_end  # a chunk of another kind: skipped, as the standard asks
-        else:
-            at = data.find(b"MTrk", at + 1)
-            if at < 0:
-                return
+        believed = _chunk_at(data, declared_end)
+        if tag == b"MTrk":
+            begin, n_tracks = at + 8, n_tracks + 1
+            at = declared_end if believed else _next_track(data, begin)
+            yield begin, at, declared_end
+        elif tag == b"MThd":
+            return  # a second file behind the first
+        else:  # a chunk of another kind is skipped, as the standard asks
+            known = believed and _chunk_at(data, at)
+            at = declared_end if known else _next_track(data, at + 1)
+
+
+def _next_track(data: bytes, at: int) -> int:
+    """Where the next track chunk starts, or the end of the file."""
+    found = data.find(b"MTrk", at)
+    return len(data) if found < 0 else found
 
 
 def _walk(data: bytes, at: int, end: int, starts: array[int]) -> tuple[int, bool, bool]:
@@ -194,56 +224,39 @@ def _variable_length(data: bytes, at: int) -> tuple[int, int]:
     return value, at
 
 
-def _tabulate(
-    padded: bytes,
-    starts: array[int],
-    bounds: list[int],
-    separate: bool,
-    ticks_per_quarter: int,
-    seconds_per_tick: float,
-    damaged: bool,
-    notices: list[str],
-) -> EventTable:
+def _tabulate(padded: bytes, starts: array[int], bounds: list[int], header: Header) -> EventTable:
     """Read times, status bytes and data bytes at all starts at once."""
     octets = np.frombuffer(padded, np.uint8)
-    at = np.frombuffer(starts, np.uint32).astype(np.int64) if starts else np.zeros(0, np.int64)
+    at = np.array(starts, np.int64)
     delta, at = _deltas(octets, at)
-    counts = np.diff(bounds)
-    track = np.repeat(np.arange(len(counts)), counts)
-    first = np.asarray(bounds[:-1], np.int64)
     total = np.concatenate([[0], np.cumsum(delta)])
+    first, behind = np.array(bounds[:-1], np.int64), np.array(bounds[1:], np.int64)
+    track = np.repeat(np.arange(len(first)), behind - first)
     tick = total[1:] - total[first][track]
-    track_end = total[np.asarray(bounds[1:], np.int64)] - total[first]
 
     own = octets[at]
     status, data_at = _running_status(own, at, first[track])
     data1, data2 = octets[data_at], octets[data_at + 1]
-    n_data = np.frombuffer(_DATA_BYTES, np.uint8)[status]
-    wrong = (status > 0) & ((data1 > 127) | ((data2 > 127) & (n_data > 1)))
-    damaged |= bool(wrong.any())
+    has_data2 = np.frombuffer(_DATA_BYTES, np.uint8)[status] > 1
+    damaged = bool(((status > 0) & ((data1 > 127) | ((data2 > 127) & has_data2))).any())
 
     meta = np.flatnonzero(own == META)
-    tempo_at = meta[octets[at[meta] + 1] == TEMPO]
-    tempo = _big_endian(octets, at[tempo_at] + 3)
-    usable = (octets[at[tempo_at] + 2] == 3) & (tempo > 0)
-    tempo_at = tempo_at[usable]
-    names = meta[octets[at[meta] + 1] == TRACK_NAME]
+    kind = octets[at[meta] + 1]
+    tempo_event, tempo = _tempos(octets, at, meta[kind == TEMPO])
+    names = at[meta[kind == TRACK_NAME]] + 2
     return EventTable(
+        header=header,
         track=track,
         tick=tick,
         status=status,
         data1=np.minimum(data1, 127),
         data2=np.minimum(data2, 127),
-        tempo_track=track[tempo_at],
-        tempo_tick=tick[tempo_at],
-        tempo=tempo[usable],
-        track_end=track_end,
-        ticks_per_quarter=ticks_per_quarter,
-        seconds_per_tick=seconds_per_tick,
-        separate=separate,
-        name=_text(padded, int(at[names[0]]) + 2) if len(names) else "",
+        tempo_track=track[tempo_event],
+        tempo_tick=tick[tempo_event],
+        tempo=tempo,
+        track_end=total[behind] - total[first],
+        name=_text(padded, int(names[0])) if len(names) else "",
         damaged=damaged,
-        notices=list(dict.fromkeys(notices)),
     )
 
 
@@ -271,11 +284,12 @@ def _running_status(own: Bytes, at: Ints, first: Ints) -> tuple[Bytes, Ints]:
     return status, at + (own >= 0x80)
 
 
-def _big_endian(octets: Bytes, at: Ints) -> Ints:
-    """Numbers of 3 bytes."""
-    wide = octets.astype(np.int64) if len(at) > len(octets) else octets
-    high, middle, low = (wide[at + i].astype(np.int64) for i in range(3))
-    return high << 16 | middle << 8 | low
+def _tempos(octets: Bytes, at: Ints, events: Ints) -> tuple[Ints, Ints]:
+    """The usable ones of the tempo events, and their microseconds per quarter note."""
+    events = events[octets[at[events] + 2] == 3]  # bytes of a tempo
+    high, middle, low = (octets[at[events] + i].astype(np.int64) for i in (3, 4, 5))
+    tempo = high << 16 | middle << 8 | low
+    return events[tempo > 0], tempo[tempo > 0]
 
 
 def _text(data: bytes, at: int) -> str:

@@ -1,0 +1,286 @@
+"""A table of MIDI events in ticks comes in -> notes in seconds go out, as pressed and as sounding.
+
+Pairs key down with key up, chooses the piano, applies the sustain pedal and the tempo map; all in
+numpy, with no loop over notes. Knows nothing of files and bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from music_gpt.midi_mending import DEFAULT_TEMPO, EventTable, Ints
+from music_gpt.notes import NOTE_DTYPE, Notes
+
+DRUM_CHANNEL = 9
+"""Channel 10 of the standard, counted from 0."""
+N_PIANO_PROGRAMS = 8
+"""General MIDI programs 0-7 are pianos."""
+SUSTAIN, SUSTAIN_DOWN = 64, 64
+"""Controller of the right pedal, and the value from which it is down."""
+NOTE_OFF, NOTE_ON, CONTROL, PROGRAM = 8, 9, 11, 12
+"""Upper halves of the status bytes that count here."""
+STUCK_PEDAL_SECONDS = 30.0
+"""A pedal that goes down and never up is believed if the music ends within this time; beyond it
+the message is a leftover of some set-up, and obeying it would drown the piece."""
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Times = npt.NDArray[Any]  # ticks (int64) or seconds (float64)
+Pedals = dict[int, tuple[Times, Flags]]
+"""Channel -> times of its sustain pedal in order, and whether it is down from then on."""
+
+
+@dataclass(frozen=True, eq=False)
+class PressedKeys:
+    """Keys that were pressed, (N,) each, times in ticks."""
+
+    start: Ints
+    end: Ints
+    pitch: Ints
+    velocity: Ints
+    channel: Ints
+    track: Ints
+    event: Ints  # number of the note-on in the table
+
+    def take(self, which: npt.NDArray[Any]) -> PressedKeys:
+        """Those at the indices or flags `which`."""
+        return PressedKeys(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
+
+
+def read_notes(table: EventTable) -> tuple[Notes, Notes, list[str]]:
+    """Notes of tracks that play together: as pressed, as sounding, and remarks on them.
+
+    Both arrays are `NOTE_DTYPE` with the same notes in the same order, sorted by (start, pitch).
+    """
+    keys, n_open = pair_keys(table)
+    keys, remarks = choose_piano(table, keys)
+    keys = keys.take(np.argsort(keys.start << 7 | keys.pitch, kind="stable"))
+    if n_open:
+        remarks.append("Notes without a release were ended with their track.")
+    seconds = tempo_map(table)
+    pedals = find_pedals(table, keys)
+    for channel in _stuck(pedals, keys, seconds):
+        del pedals[channel]
+        remarks.append("A pedal that is never released was ignored.")
+    until = sounding_end(
+        keys.start, keys.end, keys.pitch, keys.channel, table.track_end[keys.track], pedals
+    )
+    start, end, until = seconds(keys.start), seconds(keys.end), seconds(until)
+    pressed = join_columns(start, end, keys.pitch, keys.velocity)
+    return pressed, join_columns(start, until, keys.pitch, keys.velocity), remarks
+
+
+def join_columns(start: Times, end: Times, pitch: Ints, velocity: Ints) -> Notes:
+    """Four columns as one array of notes."""
+    notes = np.empty(len(start), NOTE_DTYPE)
+    notes["start"], notes["end"], notes["pitch"], notes["velocity"] = start, end, pitch, velocity
+    return notes
+
+
+# -------------------------------------------------------------------------- how long is each key
+
+
+def is_press(table: EventTable) -> Flags:
+    """Which events press a key; a note-on with velocity 0 releases one."""
+    presses: Flags = ((table.status >> 4) == NOTE_ON) & (table.data2 > 0)
+    return presses
+
+
+def pair_keys(table: EventTable) -> tuple[PressedKeys, int]:
+    """Pressed keys of all channels but the drums, and how many are never released.
+
+    A release ends the oldest press of its key on its track and channel (first in, first out);
+    one without a press is ignored. What is never released lasts to the end of its track.
+    """
+    kind, channel = table.status >> 4, table.status & 0x0F
+    events = np.flatnonzero(((kind == NOTE_ON) | (kind == NOTE_OFF)) & (channel != DRUM_CHANNEL))
+    key = table.track[events] << 11 | channel[events].astype(np.int64) << 7 | table.data1[events]
+    if table.track_end.size <= 1 << 5:
+        key = key.astype(np.uint16)  # numpy sorts these by radix, many times as fast
+    order = np.argsort(key, kind="stable")
+    events, key = events[order], key[order]
+    press = is_press(table)[events]
+
+    # 1. a walk up with each press and down with each release, anew in each group of one key
+    heads = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
+    group = np.repeat(np.arange(len(heads)), np.diff(np.append(heads, len(key))))
+    walk = np.append(0, np.cumsum(np.where(press, 1, -1)))
+    depth = walk[1:] - walk[heads][group]
+    # 2. a release without a press is one that brings the walk to a new low below 0
+    apart = (2 * len(key) + 2) * group  # keeps the running minimum inside its group
+    low = np.minimum.accumulate(np.minimum(depth, 0) - apart) + apart
+    low_before = np.append(0, low)[:-1]
+    low_before[heads] = 0
+    release = ~press & (low == low_before)
+    # 3. in each group the n-th press ends with the n-th release
+    n_releases = np.bincount(group[release], minlength=len(heads))
+    first_release = np.cumsum(n_releases) - n_releases
+    n_presses = np.append(0, np.cumsum(press))
+    nth = (n_presses[1:] - n_presses[heads][group] - 1)[press]
+    group, pressed, released = group[press], events[press], events[release]
+    closed = nth < n_releases[group]
+    end = table.track_end[table.track[pressed]]
+    end[closed] = table.tick[released[(first_release[group] + nth)[closed]]]
+
+    keys = PressedKeys(
+        start=table.tick[pressed],
+        end=end,
+        pitch=table.data1[pressed].astype(np.int64),
+        velocity=table.data2[pressed].astype(np.int64),
+        channel=(table.status[pressed] & 0x0F).astype(np.int64),
+        track=table.track[pressed],
+        event=pressed,
+    )
+    left_open = ~closed & (end > keys.start)  # pressed at the very end: nothing to hear
+    return keys.take(closed | left_open), int(left_open.sum())
+
+
+# ------------------------------------------------------------------------- which keys are a piano
+
+
+def choose_piano(table: EventTable, keys: PressedKeys) -> tuple[PressedKeys, list[str]]:
+    """The keys of pianos if there are any, else all; and what was left out, in sentences."""
+    if not len(keys.start):
+        return keys, []
+    piano = programs(table, keys) < N_PIANO_PROGRAMS
+    remarks = []
+    if not piano.any():
+        remarks.append("The file has no piano; its pitched instruments are read as one.")
+    elif not piano.all():
+        keys = keys.take(piano)
+        remarks.append("Only the piano is read; other instruments are left out.")
+    if (is_press(table) & ((table.status & 0x0F) == DRUM_CHANNEL)).any():
+        remarks.append("Drums are left out.")
+    return keys, remarks
+
+
+def programs(table: EventTable, keys: PressedKeys) -> Ints:
+    """Program in force at each key: of its channel in its own track, else of its channel, or 0.
+
+    Files with more than 16 instruments use a channel in several tracks, and each track names its
+    program; other files name all programs in a track of their own.
+    """
+    changes = np.flatnonzero((table.status >> 4) == PROGRAM)
+    if not len(changes):
+        return np.zeros(len(keys.start), np.int64)
+    value = table.data1[changes].astype(np.int64)
+    channel = (table.status[changes] & 0x0F).astype(np.int64)
+    place = np.empty(len(table.tick), np.int64)  # of each event when all tracks play at once
+    place[np.argsort(table.tick, kind="stable")] = np.arange(len(table.tick))
+    by_channel = _latest(
+        channel, place[changes], value, keys.channel, place[keys.event], len(place)
+    )
+    part = table.track[changes] << 4 | channel
+    own_part = keys.track << 4 | keys.channel
+    by_part = _latest(part, changes, value, own_part, keys.event, len(place))
+    return np.where(np.isin(own_part, part), by_part, by_channel)
+
+
+def _latest(
+    group: Ints, place: Ints, value: Ints, asked_group: Ints, asked_place: Ints, n_places: int
+) -> Ints:
+    """The value that stands last before each asked place in its group, 0 for none."""
+    at = group * n_places + place
+    order = np.argsort(at)
+    found = np.searchsorted(at[order], asked_group * n_places + asked_place) - 1
+    latest = order[np.maximum(found, 0)]
+    return np.where((found >= 0) & (group[latest] == asked_group), value[latest], 0)
+
+
+# ----------------------------------------------------------------------------------------- pedal
+
+
+def find_pedals(table: EventTable, keys: PressedKeys) -> Pedals:
+    """The sustain pedal of each channel that plays, from all tracks, also those without notes."""
+    events = np.flatnonzero(((table.status >> 4) == CONTROL) & (table.data1 == SUSTAIN))
+    events = events[np.argsort(table.tick[events], kind="stable")]
+    pedals: Pedals = {}
+    for channel in np.unique(keys.channel).tolist():
+        mine = events[(table.status[events] & 0x0F) == channel]
+        down = table.data2[mine] >= SUSTAIN_DOWN
+        if down.any():
+            pedals[channel] = table.tick[mine], down
+    return pedals
+
+
+def _stuck(pedals: Pedals, keys: PressedKeys, seconds: TempoMap) -> list[int]:
+    """Channels whose pedal is never released though the music goes on for long."""
+    stuck = []
+    for channel, (tick, down) in pedals.items():
+        if down.all():
+            last = keys.start[keys.channel == channel].max()
+            since, until = seconds(np.array([tick[0], last]))
+            stuck += [channel] * bool(until - since > STUCK_PEDAL_SECONDS)
+    return stuck
+
+
+def sounding_end(
+    start: Times, end: Times, pitch: Ints, channel: Ints, track_end: Times, pedals: Pedals
+) -> Times:
+    """When each sound ends: key up and pedal up, or its pitch struck again, or the track's end.
+
+    Takes (N,) arrays sorted by start, all times in ticks or all in seconds, and gives one more.
+    """
+    until = end.copy()
+    for number, (time, down) in pedals.items():
+        mine = np.flatnonzero(channel == number)
+        state = np.searchsorted(time, end[mine], side="right") - 1
+        held = mine[(state >= 0) & down[state]]
+        releases = time[~down]
+        release = np.searchsorted(releases, end[held], side="right")
+        until[held] = np.append(releases, 0)[release]
+        never = held[release == len(releases)]
+        until[never] = np.maximum(end[never], track_end[never])
+    return np.minimum(until, next_strike(start, pitch, until))
+
+
+def next_strike(start: Times, pitch: Ints, never: Times) -> Times:
+    """When the pitch of each note is struck again, later than the note itself; else `never`.
+
+    Notes are sorted by start.
+    """
+    order = np.argsort(pitch.astype(np.uint8), kind="stable")
+    s, p = start[order], pitch[order]
+    heads = np.flatnonzero((s[1:] != s[:-1]) | (p[1:] != p[:-1])) + 1  # a later strike or pitch
+    following = np.searchsorted(heads, np.arange(len(s)), side="right")
+    follower = np.append(heads, 0)[following]
+    again = (following < len(heads)) & (p[follower] == p)
+    struck = never.copy()
+    struck[order[again]] = s[follower[again]]
+    return struck
+
+
+# ------------------------------------------------------------------------------------------ time
+
+
+@dataclass(frozen=True, eq=False)
+class TempoMap:
+    """Stretches of constant tempo, (M,) each."""
+
+    tick: Ints  # where each begins; the first at 0
+    rate: Floats  # seconds per tick
+    passed: Floats  # seconds from tick 0 to each
+
+    def __call__(self, tick: Ints) -> Floats:
+        """Seconds from the start of the file to each tick."""
+        at = np.searchsorted(self.tick, tick, side="right") - 1 if len(self.tick) > 1 else 0
+        seconds: Floats = self.passed[at] + (tick - self.tick[at]) * self.rate[at]
+        return seconds
+
+
+def tempo_map(table: EventTable) -> TempoMap:
+    """The map through all tempo events of all tracks, in float64: nothing drifts."""
+    if table.header.seconds_per_tick:
+        rate = np.array([table.header.seconds_per_tick])
+        return TempoMap(np.zeros(1, np.int64), rate, np.zeros(1))
+    order = np.argsort(table.tempo_tick, kind="stable")
+    tick = np.append(-1, table.tempo_tick[order])
+    tempo = np.append(DEFAULT_TEMPO, table.tempo[order])
+    last = np.append(tick[1:] != tick[:-1], True)  # of several at one tick the last counts
+    tick, rate = np.maximum(tick[last], 0), tempo[last] / 1e6 / table.header.ticks_per_quarter
+    passed = np.append(0.0, np.cumsum(np.diff(tick) * rate[:-1]))
+    return TempoMap(tick, rate, passed)
