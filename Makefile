@@ -24,7 +24,9 @@ app: $(VENV)/.installed
 test: check $(VENV)/.browser
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest --cov --cov-report=term
 
+# Gradio writes a .pyi beside each component, and mypy would read that in place of the source.
 check: $(VENV)/.installed-dev
+	@rm -f music_gpt/ui/*.pyi
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
