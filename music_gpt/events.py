@@ -374,7 +374,7 @@ def stretch_ids(ids: npt.ArrayLike, factor: float) -> Ids:
 
 
 def _velocities_at_the_edges(body: Ids) -> tuple[Ids, Ids]:
-    """The velocity at the head of a crop that belongs to no NoteOn there, and the one at its end."""
+    """The velocity of a crop that is told before any NoteOn needs it, and the one at its end."""
     is_head = bool(_is_velocity(body[:1])[0]) and not (body[1:2] < NOTE_OFF).any()
     ons = np.flatnonzero(body < NOTE_OFF)
     after = body[ons[-1] + 1 :] if len(ons) else body[is_head:]

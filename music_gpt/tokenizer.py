@@ -185,6 +185,8 @@ class PerformanceTokenizer(MIDILike):  # type: ignore[misc]  # MidiTok ships no 
             programs: MidiTok's; everything is a piano here.
             output_path: a MIDI file to write (MidiTok itself would make a folder of that name).
         """
+        if len(tokens) == 0:  # MidiTok would take an empty list for one of no tracks
+            tokens = TokSequence()
         score: ScoreTick = super().decode(tokens)
         if output_path is not None:
             Path(output_path).parent.mkdir(parents=True, exist_ok=True)
@@ -192,7 +194,10 @@ class PerformanceTokenizer(MIDILike):  # type: ignore[misc]  # MidiTok ships no 
         return score
 
     def _tokens_to_score(self, tokens: TokSequence, programs: object = None) -> ScoreTick:
-        return _score_from_notes(decode_ids(tokens.ids))
+        # names are always those of the 390 events; ids may be missing, or shortened by a BPE model
+        has_plain_ids = len(tokens.ids) > 0 and not tokens.are_ids_encoded
+        plain = tokens.ids if has_plain_ids else self._tokens_to_ids(tokens.tokens)
+        return _score_from_notes(decode_ids(plain))
 
     def __call__(self, obj: Any, *args: Any, **kwargs: Any) -> TokSequence | ScoreTick:
         """Encode music, decode ids; a path to a `.json` file of tokens is decoded."""
