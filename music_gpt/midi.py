@@ -23,10 +23,10 @@ from music_gpt.midi_notes import (
     SUSTAIN,
     SUSTAIN_DOWN,
     Pedals,
+    apply_pedals,
+    end_at_next_strike,
     is_press,
-    next_strike,
     read_notes,
-    sounding_end,
 )
 from music_gpt.notes import NOTE_DTYPE, Notes
 
@@ -273,12 +273,10 @@ def _from_pretty_midi(score: PrettyMIDI) -> Piece:
     columns = np.array(rows, NOTE_DTYPE)
     program = program[np.lexsort((columns["pitch"], columns["start"]))]
     notes = piece_from_notes(columns).notes
-    sounding, end = notes.copy(), np.full(len(notes), score.get_end_time())
-    sounding["end"] = sounding_end(
-        notes["start"], notes["end"], notes["pitch"], program, end, _pedals(chosen, score)
-    )
-    left_out = ["Only the piano is read; other instruments are left out."]
-    warnings = left_out if len(chosen) < sum(bool(i.notes) for i in score.instruments) else []
+    pedals, last = _pedals(chosen, score), float(score.get_end_time())
+    sounding, warnings = apply_pedals(notes, program, pedals, last)
+    if len(chosen) < sum(bool(i.notes) for i in score.instruments):
+        warnings.append("Only the piano is read; other instruments are left out.")
     return _finish(notes, sounding, warnings, "", DEFAULT_LIMITS)
 
 
@@ -330,7 +328,7 @@ def _to_ticks(notes: Notes) -> tuple[Ints, Ints, Ints, Ints]:
     np.maximum.at(loudest, which, notes["velocity"].astype(np.int64))
     start, pitch = key >> 7, key & 0x7F
     end = np.maximum(longest, start + SHORTEST_NOTE_TICKS)
-    return start, np.minimum(end, next_strike(start, pitch, end)), pitch, loudest
+    return start, end_at_next_strike(start, pitch, end), pitch, loudest
 
 
 def to_pretty_midi(notes: Notes, *, name: str = "piano", text: str | None = None) -> PrettyMIDI:

@@ -24,14 +24,14 @@ SUSTAIN, SUSTAIN_DOWN = 64, 64
 NOTE_OFF, NOTE_ON, CONTROL, PROGRAM = 8, 9, 11, 12
 """Upper halves of the status bytes that count here."""
 STUCK_PEDAL_SECONDS = 30.0
-"""A pedal that goes down and never up is believed if the music ends within this time; beyond it
-the message is a leftover of some set-up, and obeying it would drown the piece."""
+"""A pedal that goes down and never up again is believed if no note starts later than this after
+it; else the message is a leftover of some set-up, and obeying it would drown the piece."""
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Times = npt.NDArray[Any]  # ticks (int64) or seconds (float64)
-Pedals = dict[int, tuple[Times, Flags]]
-"""Channel -> times of its sustain pedal in order, and whether it is down from then on."""
+Pedals = dict[int, tuple[Floats, Flags]]
+"""Channel -> seconds at which its sustain pedal moves, and whether it is down from then on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,16 +62,10 @@ def read_notes(table: EventTable) -> tuple[Notes, Notes, list[str]]:
     if n_open:
         remarks.append("Notes without a release were ended with their track.")
     seconds = tempo_map(table)
-    pedals = find_pedals(table, keys)
-    for channel in _stuck(pedals, keys, seconds):
-        del pedals[channel]
-        remarks.append("A pedal that is never released was ignored.")
-    until = sounding_end(
-        keys.start, keys.end, keys.pitch, keys.channel, table.track_end[keys.track], pedals
-    )
-    start, end, until = seconds(keys.start), seconds(keys.end), seconds(until)
-    pressed = join_columns(start, end, keys.pitch, keys.velocity)
-    return pressed, join_columns(start, until, keys.pitch, keys.velocity), remarks
+    notes = join_columns(seconds(keys.start), seconds(keys.end), keys.pitch, keys.velocity)
+    last = float(seconds(table.track_end).max(initial=0.0))
+    sounding, its_remarks = apply_pedals(notes, keys.channel, find_pedals(table, seconds), last)
+    return notes, sounding, remarks + its_remarks
 
 
 def join_columns(start: Times, end: Times, pitch: Ints, velocity: Ints) -> Notes:
@@ -194,54 +188,56 @@ def _latest(
 # ----------------------------------------------------------------------------------------- pedal
 
 
-def find_pedals(table: EventTable, keys: PressedKeys) -> Pedals:
-    """The sustain pedal of each channel that plays, from all tracks, also those without notes."""
+def find_pedals(table: EventTable, seconds: TempoMap) -> Pedals:
+    """The sustain pedal of each channel, from all tracks, also those without notes."""
     events = np.flatnonzero(((table.status >> 4) == CONTROL) & (table.data1 == SUSTAIN))
     events = events[np.argsort(table.tick[events], kind="stable")]
-    pedals: Pedals = {}
-    for channel in np.unique(keys.channel).tolist():
-        mine = events[(table.status[events] & 0x0F) == channel]
-        down = table.data2[mine] >= SUSTAIN_DOWN
-        if down.any():
-            pedals[channel] = table.tick[mine], down
-    return pedals
+    channel = table.status[events] & 0x0F
+    time, down = seconds(table.tick[events]), table.data2[events] >= SUSTAIN_DOWN
+    channels = np.unique(channel[down]).tolist()
+    return {number: (time[channel == number], down[channel == number]) for number in channels}
 
 
-def _stuck(pedals: Pedals, keys: PressedKeys, seconds: TempoMap) -> list[int]:
-    """Channels whose pedal is never released though the music goes on for long."""
-    stuck = []
-    for channel, (tick, down) in pedals.items():
-        if down.all():
-            last = keys.start[keys.channel == channel].max()
-            since, until = seconds(np.array([tick[0], last]))
-            stuck += [channel] * bool(until - since > STUCK_PEDAL_SECONDS)
-    return stuck
+def apply_pedals(
+    notes: Notes, channel: Ints, pedals: Pedals, last: float
+) -> tuple[Notes, list[str]]:
+    """The notes as they sound, and a remark if a pedal was not believed.
 
+    A sound ends with key up and pedal up, or when its pitch is struck again, or with the last
+    track.
 
-def sounding_end(
-    start: Times, end: Times, pitch: Ints, channel: Ints, track_end: Times, pedals: Pedals
-) -> Times:
-    """When each sound ends: key up and pedal up, or its pitch struck again, or the track's end.
-
-    Takes (N,) arrays sorted by start, all times in ticks or all in seconds, and gives one more.
+    Args:
+        notes: (N,) as pressed, sorted by start.
+        channel: (N,) channel of each note: the key of its pedal.
+        pedals: of the channels that have one.
+        last: seconds at which the last track ends.
     """
-    until = end.copy()
+    sounding, end, remarks = notes.copy(), notes["end"], []
     for number, (time, down) in pedals.items():
         mine = np.flatnonzero(channel == number)
+        last_start = notes["start"][mine].max(initial=0.0)
+        if len(stuck := _stuck(time, down, last_start)):
+            time, down = time[: stuck[0]], down[: stuck[0]]
+            remarks.append("A pedal that is never released was ignored.")
         state = np.searchsorted(time, end[mine], side="right") - 1
-        held = mine[(state >= 0) & down[state]]
+        held = mine[np.append(down, False)[state]]  # -1: before the first move
         releases = time[~down]
         release = np.searchsorted(releases, end[held], side="right")
-        until[held] = np.append(releases, 0)[release]
-        never = held[release == len(releases)]
-        until[never] = np.maximum(end[never], track_end[never])
-    return np.minimum(until, next_strike(start, pitch, until))
+        sounding["end"][held] = np.maximum(np.append(releases, last)[release], end[held])
+    sounding["end"] = end_at_next_strike(notes["start"], notes["pitch"], sounding["end"])
+    return sounding, remarks
 
 
-def next_strike(start: Times, pitch: Ints, never: Times) -> Times:
-    """When the pitch of each note is struck again, later than the note itself; else `never`.
+def _stuck(time: Floats, down: Flags, last_start: float) -> Ints:
+    """The moves since the last release, if the pedal stays down too long to be meant."""
+    moves = np.arange(1 + np.flatnonzero(~down).max(initial=-1), len(down))
+    return moves if len(moves) and last_start - time[moves[0]] > STUCK_PEDAL_SECONDS else moves[:0]
 
-    Notes are sorted by start.
+
+def end_at_next_strike(start: Times, pitch: Ints, end: Times) -> Times:
+    """The end of each note, or when its pitch is struck again if that is sooner.
+
+    All are (N,), sorted by start; a note that starts at the same time strikes nothing again.
     """
     order = np.argsort(pitch.astype(np.uint8), kind="stable")
     s, p = start[order], pitch[order]
@@ -249,9 +245,9 @@ def next_strike(start: Times, pitch: Ints, never: Times) -> Times:
     following = np.searchsorted(heads, np.arange(len(s)), side="right")
     follower = np.append(heads, 0)[following]
     again = (following < len(heads)) & (p[follower] == p)
-    struck = never.copy()
-    struck[order[again]] = s[follower[again]]
-    return struck
+    until = end.copy()
+    until[order[again]] = np.minimum(end[order[again]], s[follower[again]])
+    return until
 
 
 # ------------------------------------------------------------------------------------------ time
