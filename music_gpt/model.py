@@ -306,3 +306,12 @@ def token_nats(logits: Tensor, targets: Tensor, ignore: int) -> tuple[Tensor, Te
         logits.flatten(0, 1).float(), targets.flatten(), ignore_index=ignore, reduction="sum"
     )
     return nats, (targets != ignore).sum()
+
+
+def use_bf16(precision: str, device: str) -> bool:
+    """Whether to compute in bf16: as told, or where the hardware multiplies it."""
+    if precision != "auto":
+        return precision == "bf16"
+    if device == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return device == "cpu" and bool(torch.cpu._is_avx512_bf16_supported())

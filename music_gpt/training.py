@@ -39,7 +39,7 @@ from music_gpt.corpus import Corpus, sha256_of
 from music_gpt.data import CropBatches, Windows, loader
 from music_gpt.errors import InputError
 from music_gpt.events import PAD
-from music_gpt.model import GPT, token_nats
+from music_gpt.model import GPT, token_nats, use_bf16
 
 LONGEST_STEP_SECONDS = 60.0
 """A step that seems to take longer was a paused process; it counts as this long."""
@@ -640,15 +640,6 @@ def resolve_device(device: str) -> str:
     if not has[device]:
         raise InputError(f"This machine has no {device}; use --train.device auto.")
     return device
-
-
-def use_bf16(precision: str, device: str) -> bool:
-    """Whether to compute in bf16: as told, or where the hardware multiplies it."""
-    if precision != "auto":
-        return precision == "bf16"
-    if device == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return device == "cpu" and bool(torch.cpu._is_avx512_bf16_supported())
 
 
 def _check_folder(run: Path, *, resume: bool) -> None:

@@ -1,0 +1,406 @@
+"""Words on the command line -> work done and an exit code: the roof over all modules.
+
+Exit code 0, or 2 with one sentence on standard error for what a person can mend, or 130 after
+Ctrl-C. With --json one JSON object goes to standard output; everything else goes to standard error.
+What a verb needs is imported inside it: Lightning and Gradio take seconds, and most verbs need
+neither.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from docstring_parser import parse_from_object
+from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
+
+from music_gpt.config import (
+    DataConfig,
+    ModelConfig,
+    OptimConfig,
+    PrepareConfig,
+    RunConfig,
+    SamplingConfig,
+    TrainConfig,
+)
+from music_gpt.errors import InputError
+
+if TYPE_CHECKING:
+    from music_gpt.pianist import Composition
+
+EXIT_MENDABLE = 2
+EXIT_INTERRUPTED = 130
+
+_Config = TypeVar("_Config", PrepareConfig, SamplingConfig)
+
+
+class _Parser(ArgumentParser):
+    """A parser whose complaints are one sentence."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        while ex is not None and not isinstance(ex, InputError):
+            ex = ex.__cause__ or ex.__context__  # type: ignore[assignment]
+        sentence = " ".join((str(ex) if ex is not None else message).split())
+        if ex is None:
+            sentence += f" See `{self.prog} --help`."
+        raise InputError(sentence)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `music-gpt` with these words (default: those of the process); returns the exit code."""
+    try:
+        parser, verbs = _parser()
+        chosen = parser.parse_args(None if argv is None else list(argv))
+        verb = verbs.get(str(chosen.verb))
+        if verb is None:
+            parser.print_help()
+            return 0
+        chosen = parser.instantiate(chosen)
+        verb(chosen[chosen.verb])
+    except InputError as error:
+        print(f"music-gpt: {error}", file=sys.stderr)
+        return EXIT_MENDABLE
+    except KeyboardInterrupt as interrupt:
+        print(f"music-gpt: {interrupt or 'Interrupted.'}", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def _parser() -> tuple[_Parser, dict[str, Callable[[Namespace], None]]]:
+    set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    parser = _Parser(
+        prog="music-gpt",
+        description="Train a GPT on piano MIDI, compose with it, and take the music away.",
+    )
+    verbs = parser.add_subcommands(dest="verb", required=False)
+    functions: dict[str, Callable[[Namespace], None]] = {}
+    for add in (_add_prepare, _add_train, _add_evaluate, _add_generate, _add_render, _add_app):
+        name, verb, function = add()
+        summary = str(function.__doc__).splitlines()[0]
+        verb.description = summary
+        verbs.add_subcommand(name, verb, help=summary)
+        functions[name] = function
+    return parser, functions
+
+
+_Verb = tuple[str, _Parser, Callable[[Namespace], None]]
+
+
+def _add_prepare() -> _Verb:
+    verb = _Parser()
+    verb.add_argument("--midi", type=str, required=True, help="Folder of MIDI files.")
+    verb.add_argument("--out", type=str, required=True, help="Tokens folder to write.")
+    verb.add_argument("--json", action="store_true", help="Print the report as one JSON object.")
+    _add_flags(verb, PrepareConfig)
+    return "prepare", verb, prepare
+
+
+def _add_train() -> _Verb:
+    verb = _Parser()
+    verb.add_argument("--config", action="config", help="YAML file; see configs/.")
+    verb.add_argument("--tokens", type=str, required=True, help="Tokens folder.")
+    verb.add_argument("--out", type=str, required=True, help="Folder of this run, as runs/NAME.")
+    verb.add_argument("--resume", action="store_true", help="Go on with the run in --out.")
+    verb.add_argument(
+        "--max-minutes",
+        type=float,
+        default=None,
+        help="End, cooled down, after so many minutes; the same as --train.max_minutes.",
+    )
+    verb.add_argument("--init-from", type=str, default=None, help="Checkpoint to start from.")
+    verb.add_argument("--json", action="store_true", help="Print the result as one JSON object.")
+    verb.add_argument("--model", type=ModelConfig, default=ModelConfig())
+    verb.add_argument("--data", type=DataConfig, default=DataConfig())
+    verb.add_argument("--optim", type=OptimConfig, default=OptimConfig())
+    verb.add_argument("--train", type=TrainConfig, default=TrainConfig())
+    return "train", verb, train
+
+
+def _add_evaluate() -> _Verb:
+    verb = _Parser()
+    verb.add_argument("--tokens", type=str, required=True, help="Tokens folder.")
+    verb.add_argument("--split", type=str, default="validation", help="Which split to score.")
+    verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
+    verb.add_argument("--window", type=int, default=None, help="Tokens seen at once, at most.")
+    verb.add_argument("--max-tokens", type=int, default=0, help="Score about so many; 0 for all.")
+    verb.add_argument(
+        "--sliding", action="store_true", help="Also slide the window by half (twice the time)."
+    )
+    verb.add_argument(
+        "--ngram", action="store_true", help="Also score an order-2 n-gram of the train split."
+    )
+    verb.add_argument("--precision", type=str, default="auto", help="auto, bf16 or fp32.")
+    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
+    return "evaluate", verb, evaluate
+
+
+def _add_generate() -> _Verb:
+    verb = _Parser()
+    verb.add_argument("--prompt", type=str, default=None, help="MIDI file to continue.")
+    verb.add_argument("--prompt-seconds", type=float, default=None, help="Use only its last part.")
+    verb.add_argument("--seconds", type=float, default=30.0, help="Seconds of new music.")
+    verb.add_argument("--out", type=str, required=True, help="MIDI file to write.")
+    verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
+    verb.add_argument(
+        "--variations", type=int, default=1, help="Takes; more than one are numbered in --out."
+    )
+    verb.add_argument("--seed", type=int, default=None, help="Default: a random one, told.")
+    verb.add_argument(
+        "--continuation-only", action="store_true", help="Leave the prompt out of the file."
+    )
+    verb.add_argument("--end", action="store_true", help="Let the music find its own ending.")
+    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
+    _add_flags(verb, SamplingConfig)
+    return "generate", verb, generate
+
+
+def _add_render() -> _Verb:
+    verb = _Parser()
+    verb.add_argument("midi", type=str, help="MIDI file.")
+    verb.add_argument("--out", type=str, required=True, help="Sound file: .wav, .flac or .mp3.")
+    return "render", verb, render
+
+
+def _add_app() -> _Verb:
+    verb = _Parser()
+    verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
+    verb.add_argument("--host", type=str, default="127.0.0.1", help="Address to listen on.")
+    verb.add_argument("--port", type=int, default=7860, help="Port to listen on.")
+    verb.add_argument("--share", action="store_true", help="Also open a public Gradio link.")
+    verb.add_argument("--auth", type=str, default=None, help="NAME:PASSWORD asked of visitors.")
+    return "app", verb, app
+
+
+def _add_flags(verb: _Parser, config: type[PrepareConfig] | type[SamplingConfig]) -> None:
+    """A flag for each field of `config`, with the sentence under the field as its help."""
+    told = {param.arg_name: param.description for param in parse_from_object(config).params}
+    for knob in dataclasses.fields(config):
+        verb.add_argument(
+            f"--{knob.name.replace('_', '-')}",
+            type=type(knob.default),
+            default=knob.default,
+            help=told[knob.name],
+        )
+
+
+def _from_flags(config: type[_Config], args: Namespace) -> _Config:
+    """The dataclass made of the flags that `_add_flags` added."""
+    return config(**{knob.name: args[knob.name] for knob in dataclasses.fields(config)})
+
+
+# --- the verbs --------------------------------------------------------------------------------
+
+
+def prepare(args: Namespace) -> None:
+    """Turn a folder of MIDI files into a tokens folder."""
+    from data_prep.prepare import prepare as run
+
+    report = run(args.midi, args.out, _from_flags(PrepareConfig, args), progress=True)
+    _print_json(report) if args.json else _say(_prepared(report, args.out))
+
+
+def train(args: Namespace) -> None:
+    """Train a network on a tokens folder."""
+    from music_gpt.training import train as run
+
+    config = RunConfig(args.model, args.data, args.optim, args.train)
+    if args.max_minutes is not None:
+        settings = dataclasses.replace(config.train, max_minutes=args.max_minutes)
+        config = dataclasses.replace(config, train=settings)
+    result = run(args.tokens, args.out, config, resume=args.resume, init_from=args.init_from)
+    _print_json(result) if args.json else _say(_trained(result))
+
+
+def evaluate(args: Namespace) -> None:
+    """Measure how well a checkpoint foretells a split."""
+    from music_gpt.checkpoint import load_checkpoint
+    from music_gpt.corpus import Corpus
+    from music_gpt.metrics import likelihood, ngram_nats_per_token, sliding_nats_per_token
+    from music_gpt.model import use_bf16
+
+    corpus = Corpus.open(args.tokens)
+    split = corpus.split(args.split)
+    model, card = load_checkpoint(args.checkpoint)
+    how: dict[str, Any] = {
+        "window": args.window,
+        "max_tokens": args.max_tokens,
+        "bf16": use_bf16(args.precision, "cpu"),
+        "progress": True,
+    }
+    result = {
+        "checkpoint": card["file"],
+        "sha256": card["sha256"],
+        "split": args.split,
+        **likelihood(model, split, **how).to_dict(),
+    }
+    if args.sliding:
+        result["sliding_nats_per_token"] = round(sliding_nats_per_token(model, split, **how), 4)
+    if args.ngram:
+        plain = ngram_nats_per_token(corpus.split("train"), split)
+        result["ngram_nats_per_token"] = round(plain, 4)
+    _print_json(result) if args.json else _say(_evaluated(result))
+
+
+def generate(args: Namespace) -> None:
+    """Compose: continue a piece, or begin one."""
+    from music_gpt.pianist import load
+
+    out = _midi_path(args.out)
+    composition = load(args.checkpoint).compose(
+        args.prompt,
+        seconds=args.seconds,
+        seed=args.seed,
+        variations=args.variations,
+        prompt_seconds=args.prompt_seconds,
+        include_prompt=not args.continuation_only,
+        end=args.end,
+        **dataclasses.asdict(_from_flags(SamplingConfig, args)),
+    )
+    for warning in composition.warnings:
+        _say(warning)
+    interrupted = _compose(composition)
+    files = _write_takes(composition, out)
+    result = {
+        "files": [str(file) for file in files],
+        "seeds": [composition.settings(take)["seed"] for take in range(composition.n_takes)],
+        "seconds": round(composition.seconds_composed, 2),
+        "tokens": composition.n_tokens,
+        "tokens_per_second": round(composition.n_tokens / max(composition.elapsed, 1e-9), 1),
+        "interrupted": interrupted,
+        "warnings": list(composition.warnings),
+    }
+    _print_json(result) if args.json else _say(_generated(result))
+
+
+def render(args: Namespace) -> None:
+    """Turn a MIDI file into sound."""
+    from music_gpt.audio import write_audio
+    from music_gpt.midi import read_piece
+
+    piece = read_piece(args.midi)
+    for warning in piece.warnings:
+        _say(warning)
+    write_audio(piece, args.out)
+    _say(f"{args.out}: {piece.seconds:.1f} seconds of music.")
+
+
+def app(args: Namespace) -> None:
+    """Open the page on which to compose."""
+    from music_gpt.pianist import load
+    from music_gpt.ui import launch
+
+    if args.auth is not None and ":" not in args.auth:
+        raise InputError("--auth has to be NAME:PASSWORD, with a colon between.")
+    auth = None if args.auth is None else tuple(args.auth.split(":", 1))
+    launch(load(args.checkpoint), host=args.host, port=args.port, share=args.share, auth=auth)
+
+
+# --- their parts ------------------------------------------------------------------------------
+
+
+def _midi_path(out: str) -> Path:
+    """The path of the MIDI file, checked before minutes are spent on composing."""
+    path = Path(out)
+    if path.suffix.lower() not in (".mid", ".midi"):
+        raise InputError(f"--out is {out!r}, but it has to end in .mid.")
+    if path.is_dir():
+        raise InputError(f"--out is {out!r}, which is a folder; give the name of a file in it.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"The folder {path.parent} cannot be made ({error.strerror}); choose another --out."
+        ) from error
+    return path
+
+
+def _compose(composition: Composition) -> bool:
+    """Run the composition under a progress bar; True if Ctrl-C ended it, with the music kept."""
+    from tqdm import tqdm
+
+    shape = "{percentage:3.0f} % |{bar:20}| {n:.1f} / {total:.0f} s{postfix}"
+    with tqdm(total=composition.seconds, file=sys.stderr, bar_format=shape) as bar:
+        try:
+            for _ in composition:
+                bar.n = min(composition.seconds_composed, composition.seconds)
+                speed = composition.n_tokens / max(composition.elapsed, 1e-9)
+                bar.set_postfix_str(f" · {speed:.0f} tokens/s", refresh=False)
+                bar.update(0)
+        except KeyboardInterrupt:
+            composition.close()
+            return True
+    return False
+
+
+def _write_takes(composition: Composition, out: Path) -> list[Path]:
+    """One file for each take; out.mid, or out-1.mid, out-2.mid and so on."""
+    from music_gpt.midi import write_midi
+
+    files = []
+    for take in range(composition.n_takes):
+        name = out if composition.n_takes == 1 else out.with_stem(f"{out.stem}-{take + 1}")
+        notes = composition.notes(take)
+        write_midi(notes, name, text=json.dumps(composition.settings(take)))
+        files.append(name)
+    return files
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False))
+
+
+def _prepared(report: dict[str, Any], out: str) -> str:
+    lines = [
+        f"{name}: {split['pieces']:,} pieces, {split['notes']:,} notes, "
+        f"{split['seconds'] / 3600:.1f} hours, {split['tokens']:,} tokens"
+        for name, split in report["splits"].items()
+    ]
+    n_left_out = len(report["left_out"])
+    if n_left_out:
+        lines.append(f"{n_left_out:,} files were left out; {out}/report.json says why.")
+    return "\n".join([*lines, f"Next: music-gpt train --tokens {out} --out runs/NAME"])
+
+
+def _trained(result: dict[str, Any]) -> str:
+    loss = result["nats_per_token"]
+    figure = "" if loss is None else f", {loss:.3f} nats/token"
+    state = "finished" if result["finished"] else f"stopped by {result['stopped_by']}"
+    lines = [
+        f"{state.capitalize()} after {result['steps']:,} steps, {result['tokens']:,} tokens and "
+        f"{result['minutes']} minutes{figure}."
+    ]
+    if not result["finished"]:
+        lines.append("Go on with the same command and --resume.")
+    return "\n".join([*lines, f"Checkpoint: {result['checkpoint']}"])
+
+
+def _evaluated(result: dict[str, Any]) -> str:
+    units = {
+        "nats_per_token": "nats/token",
+        "nats_per_note": "nats/note",
+        "nats_per_second": "nats/second",
+        "accuracy": "of the tokens foretold",
+        "sliding_nats_per_token": "nats/token with the sliding window",
+        "ngram_nats_per_token": "nats/token of an order-2 n-gram",
+    }
+    head = f"{result['checkpoint']} on {result['tokens']:,} tokens of {result['split']}:"
+    return "\n".join([head, *(f"{result[k]:8.4f} {u}" for k, u in units.items() if k in result)])
+
+
+def _generated(result: dict[str, Any]) -> str:
+    return (
+        f"{', '.join(result['files'])}: {result['seconds']:.1f} seconds, "
+        f"{result['tokens_per_second']:.0f} tokens/s, seed {', '.join(map(str, result['seeds']))}."
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
