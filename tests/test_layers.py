@@ -15,7 +15,7 @@ PACKAGE = ROOT / "music_gpt"
 READING_ORDER = [
     *("errors", "config", "notes", "midi_mending", "midi_notes", "midi"),
     *("events", "tokenizer", "corpus", "data"),
-    *("model", "checkpoint", "training", "grammar", "generation", "pianist"),
+    *("model", "checkpoint", "training", "grammar", "generation", "hearing", "pianist"),
     *("metrics", "audio", "ui", "cli"),
 ]
 """One note's journey. A module imports only from those before it; `ui` is one step of it."""

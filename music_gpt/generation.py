@@ -1,0 +1,386 @@
+"""Ids that were heard -> an iterator of the ids that follow: cache, grammar, sampler, window.
+
+The letters in the shape comments: B takes side by side, V events in the vocabulary.
+
+Three things are done for every event. The network gives logits (B, V), from a cache that slides on
+when the context is full. The grammar leaves only events that decode without loss, and brings the
+music to its end near the asked length. The sampler draws one event for each take, from the take's
+own generator; so a take is the same alone or among others. The module knows nothing of MIDI.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from music_gpt.config import SamplingConfig
+from music_gpt.errors import InputError
+from music_gpt.events import EOS, NOTE_OFF, NOTE_ON, VELOCITY, VOCAB_SIZE
+from music_gpt.grammar import Ending, Floats, Grammar, Ints, Mask, Rows, Start
+from music_gpt.model import GPT, KVCache
+
+Logits = npt.NDArray[np.float32]
+
+NEAR_TIE = 1e-4
+"""Logits that lie closer may be in another order in another engine or batch, whose float32 sums
+run in another order (measured: 4e-6 apart); then the whole window is computed once more."""
+LONGEST_PERIOD = 64
+"""Longest pattern, in events, whose repetition counts as a loop."""
+SUSPECT_RUN = 32
+"""Repeated events after which nothing more is told until the repetition ends."""
+LOOP_RUN = 2 * LONGEST_PERIOD
+"""Repeated events that make a loop: 64 events three times, or a shorter pattern more often."""
+MAX_STEPS_BACK = 16
+"""How often one take may go back out of loops; then it is left to go on as it likes."""
+
+
+# --- engines ----------------------------------------------------------------------------------
+
+
+class Decoder(Protocol):
+    """Takes of equal length behind one cache."""
+
+    @property
+    def length(self) -> int:
+        """Positions in use."""
+
+    def prefill(self, windows: Sequence[Sequence[int]]) -> Logits:
+        """Forget everything and hear B windows of equal length: logits (B, V) of what follows."""
+
+    def step(self, ids: Ints) -> Logits:
+        """Hear one more id in each take, ids (B): logits (B, V) of what follows."""
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Go on with these takes only."""
+
+
+class Engine(Protocol):
+    """What runs the network: torch here, another runtime elsewhere."""
+
+    context: int
+    """Longest window in ids."""
+
+    def decoder(self, n_takes: int) -> Decoder:
+        """An empty cache for so many takes."""
+
+    def logits(self, ids: Sequence[int]) -> Logits:
+        """Logits (V) of what follows `ids`, computed from nothing: the plain full recompute."""
+
+
+class TorchEngine:
+    """The network in plain torch, on the device where it lies."""
+
+    def __init__(self, model: GPT) -> None:
+        self.model, self.context = model.eval(), model.config.context
+
+    def decoder(self, n_takes: int) -> TorchDecoder:
+        """An empty cache for so many takes."""
+        return TorchDecoder(self.model, n_takes)
+
+    @torch.inference_mode()
+    def logits(self, ids: Sequence[int]) -> Logits:
+        """Logits (V) of what follows `ids`, without a cache."""
+        row = torch.tensor([ids], device=self.model.embedding.weight.device)
+        return _array(self.model(row)[0, -1])
+
+
+class TorchDecoder:
+    """A `Decoder` over the key/value cache of the model."""
+
+    @torch.inference_mode()
+    def __init__(self, model: GPT, n_takes: int) -> None:
+        self._model, self._cache = model, model.new_cache(n_takes)
+        self._device = model.embedding.weight.device
+
+    @property
+    def length(self) -> int:
+        """Positions in use."""
+        return self._cache.length
+
+    @torch.inference_mode()
+    def prefill(self, windows: Sequence[Sequence[int]]) -> Logits:
+        """Row by row, as a take alone would do it; windows that are all the same are heard once."""
+        if len(windows) > 1 and all(window == windows[0] for window in windows):
+            logits = self._prefill_row(0, windows[0])
+            self._cache.length = len(windows[0])
+            self._cache = self._cache.expand(len(windows))
+            return np.repeat(logits, len(windows), axis=0)
+        rows = [self._prefill_row(row, window) for row, window in enumerate(windows)]
+        self._cache.length = len(windows[0])
+        return np.concatenate(rows)
+
+    def _prefill_row(self, row: int, window: Sequence[int]) -> Logits:
+        part = slice(row, row + 1)
+        view = KVCache(self._cache.keys[:, part], self._cache.values[:, part])
+        return _array(self._model(torch.tensor([window], device=self._device), view)[:, -1])
+
+    @torch.inference_mode()
+    def step(self, ids: Ints) -> Logits:
+        """Hear one more id in each take, ids (B): logits (B, V) of what follows."""
+        column = torch.from_numpy(ids)[:, None].to(self._device)
+        return _array(self._model(column, self._cache)[:, -1])
+
+    @torch.inference_mode()
+    def keep(self, rows: Sequence[int]) -> None:
+        """Go on with these takes only."""
+        old, index = self._cache, torch.tensor(rows, device=self._device)
+        new = self._model.new_cache(len(rows), old.capacity, old.keys.dtype)
+        new.keys[:, :, :, : old.length] = old.keys[:, index, :, : old.length]
+        new.values[:, :, :, : old.length] = old.values[:, index, :, : old.length]
+        new.length = old.length
+        self._cache = new
+
+
+def _array(logits: torch.Tensor) -> Logits:
+    array: Logits = logits.float().cpu().numpy()
+    return array
+
+
+# --- sampler ------------------------------------------------------------------------------------
+
+
+def lowest_logit(logits: Floats, sampling: SamplingConfig) -> Floats:
+    """The least logit (B) that may be drawn from `logits` (B, V): by min-p, then top-k, then top-p.
+
+    >>> quarter, half = math.log(0.25), math.log(0.5)
+    >>> lowest_logit(np.array([[quarter, half, quarter]]), SamplingConfig(1.0, top_p=0.5)) == half
+    array([ True])
+    """
+    heat, top = sampling.temperature, logits.max(1)
+    floor = np.full(len(logits), -np.inf)
+    if sampling.min_p > 0:
+        floor = top + heat * math.log(sampling.min_p)
+    if 0 < sampling.top_k < logits.shape[1]:
+        kth = logits.shape[1] - sampling.top_k
+        floor = np.maximum(floor, np.partition(logits, kth, axis=1)[:, kth])
+    if sampling.top_p < 1 and heat > 0:
+        ordered = -np.sort(-logits, axis=1)
+        with np.errstate(over="ignore"):
+            weights = np.exp((ordered - top[:, None]) / heat)
+        weights[ordered < floor[:, None]] = 0.0
+        before = np.cumsum(weights, axis=1) - weights
+        inside = before < sampling.top_p * weights.sum(1, keepdims=True)
+        last = np.maximum((inside & (weights > 0)).sum(1) - 1, 0)
+        floor = np.maximum(floor, ordered[np.arange(len(ordered)), last])
+    return floor
+
+
+def draw(logits: Floats, sampling: SamplingConfig, noise: Floats) -> tuple[Ints, Mask]:
+    """One event for each take, and whether logits that differ by `NEAR_TIE` would give it as well.
+
+    logits: (B, V), -inf for what is not allowed. noise: (B, V), drawn from Gumbel's distribution:
+    the largest of logits + temperature * noise is a sample of softmax(logits / temperature), and at
+    temperature 0 it is the likeliest event. Raises `InputError` if the network gives no numbers.
+    """
+    if not np.isfinite(logits.max(1)).all():
+        raise InputError(
+            "The network gives no numbers for what comes next; its checkpoint is damaged, so use "
+            "another one."
+        )
+    floor = lowest_logit(logits, sampling)[:, None]
+    scores = logits + sampling.temperature * noise
+    rows = np.arange(len(scores))
+    ids = np.where(logits >= floor, scores, -np.inf).argmax(1)
+    rivals = np.where(logits >= floor - NEAR_TIE, scores, -np.inf)
+    best = rivals[rows, ids].copy()
+    rivals[rows, ids] = -np.inf
+    alone = sampling.temperature == 0 or (logits[rows, ids] - floor[:, 0] > NEAR_TIE)
+    return ids, (best - rivals.max(1) > NEAR_TIE) & alone
+
+
+class LoopWatch(Rows):
+    """For how many events each of B takes has been repeating what stood up to 64 events before."""
+
+    def __init__(self, n_takes: int) -> None:
+        self._recent = np.full((n_takes, LONGEST_PERIOD), -1)
+        self._runs = np.zeros((n_takes, LONGEST_PERIOD), np.int64)
+
+    def advance(self, ids: Ints) -> Ints:
+        """One more event in each take, ids (B): the length of the longest repetition, (B)."""
+        self._runs = np.where(self._recent == ids[:, None], self._runs + 1, 0)
+        self._recent = np.concatenate((ids[:, None], self._recent[:, :-1]), axis=1)
+        longest: Ints = self._runs.max(1)
+        return longest
+
+
+# --- decoding -----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Take:
+    """One piece in the making."""
+
+    number: int
+    generator: torch.Generator
+    ids: list[int]
+    """The context and all that follows."""
+    heard: list[int]
+    """The window that the network has before it."""
+    n_told: int
+    """So many of the ids have been told to the caller."""
+    n_steps_back: int = 0
+    banned: set[int] = field(default_factory=set)
+    """Events that led into a loop when they stood at place `n_told`."""
+    before_loop: tuple[Grammar, LoopWatch] | None = None
+    """State at place `n_told`."""
+
+    def noise(self) -> Floats:
+        """Gumbel's distribution, (V), from the take's own generator."""
+        waiting = torch.empty(VOCAB_SIZE, dtype=torch.float64)
+        gumbel: Floats = -np.log(waiting.exponential_(generator=self.generator).numpy())
+        return gumbel
+
+    def forbid(self, allowed: Mask) -> None:
+        """Take out of `allowed` (V) what led into a loop here, unless nothing else is left."""
+        if self.banned and len(self.ids) == self.n_told:
+            others = allowed.copy()
+            others[list(self.banned)] = False
+            if others.any():
+                allowed[:] = others
+
+    def tell(self) -> Iterator[tuple[int, int]]:
+        """What has not been told yet."""
+        untold = self.ids[self.n_told :]
+        self.n_told = len(self.ids)
+        self.banned.clear()
+        return ((self.number, id_) for id_ in untold)
+
+    def step_back(self, window: int) -> None:
+        """Take back what has not been told, and remember which event led there."""
+        self.banned.add(self.ids[self.n_told])
+        del self.ids[self.n_told :]
+        self.n_steps_back += 1
+        self.slide(window)
+
+    def slide(self, window: int) -> None:
+        """Hear the last `window` ids only, headed by the velocity in force there."""
+        self.heard = self.ids[-window:]
+        if len(self.ids) > window:
+            told = (i for i in reversed(self.ids[: 1 - window or None]) if VELOCITY <= i < EOS)
+            self.heard[0] = next(told, self.heard[0])
+
+
+class _Group:
+    """Takes of equal window length, which share each forward pass of the network."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        sampling: SamplingConfig,
+        takes: list[_Take],
+        grammar: Grammar,
+        watch: LoopWatch,
+    ) -> None:
+        self._engine, self._sampling, self._takes = engine, sampling, takes
+        self._grammar, self._watch = grammar, watch
+        self._decoder = engine.decoder(len(takes))
+        self._logits = self._decoder.prefill([take.heard for take in takes])
+        self._looping: list[int] = []
+
+    def step(self) -> Iterator[tuple[int, int]]:
+        """Draw one event for each take; gives (take, id) of all that can be told."""
+        ids = self._draw()
+        self._grammar.advance(ids)
+        runs = self._watch.advance(ids)
+        self._looping = []
+        for row, take in enumerate(self._takes):
+            take.ids.append(int(ids[row]))
+            take.heard.append(int(ids[row]))
+            watched = self._sampling.temperature > 0 and take.n_steps_back < MAX_STEPS_BACK
+            if not watched or runs[row] <= SUSPECT_RUN or ids[row] == EOS:
+                yield from take.tell()
+                if runs[row] == SUSPECT_RUN:
+                    take.before_loop = self._grammar.pick([row]), self._watch.pick([row])
+            elif runs[row] >= LOOP_RUN:
+                self._looping.append(row)
+
+    def _draw(self) -> Ints:
+        allowed = self._grammar.allowed()  # (B, V)
+        for row, take in enumerate(self._takes):
+            take.forbid(allowed[row])
+        bias = self._grammar.bias()
+        heat = self._sampling.temperature
+        noise = np.stack([take.noise() for take in self._takes]) if heat else np.zeros((1, 1))
+        ids, sure = draw(_limited(self._logits, allowed, bias), self._sampling, noise)
+        if not sure.all():
+            # too close to tell: decide by logits that do not depend on the batch or the cache
+            for row in np.flatnonzero(~sure).tolist():
+                self._logits[row] = self._engine.logits(self._takes[row].heard)
+            ids, _ = draw(_limited(self._logits, allowed, bias), self._sampling, noise)
+        return ids
+
+    def settle(self) -> list[_Group]:
+        """Let the network hear what was drawn; gives the groups that go on."""
+        rows = range(len(self._takes))
+        stuck = [self._step_back(row) for row in self._looping]
+        going = [r for r in rows if r not in self._looping and self._takes[r].ids[-1] != EOS]
+        if not going:
+            return stuck
+        if len(going) < len(self._takes):
+            self._takes = [self._takes[row] for row in going]
+            self._grammar, self._watch = self._grammar.pick(going), self._watch.pick(going)
+            self._decoder.keep(going)
+        if self._decoder.length < self._engine.context:
+            self._logits = self._decoder.step(np.array([take.ids[-1] for take in self._takes]))
+        else:
+            for take in self._takes:
+                take.slide(self._engine.context // 2)
+            self._logits = self._decoder.prefill([take.heard for take in self._takes])
+        return [self, *stuck]
+
+    def _step_back(self, row: int) -> _Group:
+        """The take of this row alone, before its loop; its generator goes on where it is."""
+        take = self._takes[row]
+        assert take.before_loop is not None  # set when the repetition became suspicious
+        grammar, watch = take.before_loop[0].pick([0]), take.before_loop[1].pick([0])
+        take.step_back(self._engine.context // 2)
+        return _Group(self._engine, self._sampling, [take], grammar, watch)
+
+
+def _limited(logits: Logits, allowed: Mask, bias: tuple[Floats, Floats] | None) -> Floats:
+    """Logits (B, V) in float64, -inf for what is not allowed."""
+    limited = np.where(allowed, logits.astype(np.float64), -np.inf)
+    if bias is not None:
+        limited[:, NOTE_ON:NOTE_OFF] += bias[0][:, None]
+        limited[:, VELOCITY:EOS] += bias[0][:, None]
+        limited[:, EOS] += bias[1]
+    return limited
+
+
+def generate(
+    engine: Engine,
+    start: Start,
+    ending: Ending,
+    sampling: SamplingConfig,
+    seeds: Sequence[int],
+) -> Iterator[tuple[int, int]]:
+    """Compose one take for each seed, side by side: gives (number of the take, id) one by one.
+
+    Each take ends with EOS. A take depends on its seed, not on the other takes: it draws from its
+    own generator, and where two events are so close that rounding could decide, logits decide that
+    are the same in every batch. What has been given is never taken back: a take that repeats itself
+    tells nothing until the repetition ends, or it goes back to where it fell silent and draws anew.
+    """
+    takes = [
+        _Take(
+            number=number,
+            generator=torch.Generator().manual_seed(seed),
+            ids=list(start.context),
+            heard=list(start.context),
+            n_told=len(start.context),
+        )
+        for number, seed in enumerate(seeds)
+    ]
+    n_takes = len(takes)
+    grammar = Grammar(start, ending, sampling, n_takes)
+    groups = [_Group(engine, sampling, takes, grammar, LoopWatch(n_takes))]
+    while groups:
+        for group in groups:
+            yield from group.step()
+        groups = [after for group in groups for after in group.settle()]

@@ -1,0 +1,134 @@
+"""A piece -> what the network hears of it, and where the new music joins on.
+
+The module knows events and notes, but neither the network nor files.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from music_gpt.config import PrepareConfig
+from music_gpt.errors import InputError
+from music_gpt.events import (
+    EOS,
+    FRAMES_PER_SECOND,
+    NOTE_OFF,
+    TIME_SHIFT,
+    VELOCITY,
+    canonical_notes,
+    encode_notes,
+    velocity_in_force,
+)
+from music_gpt.grammar import Start
+from music_gpt.midi import Piece, cut_notes
+from music_gpt.notes import Notes
+
+PROMPT_SHARE = 0.75
+"""Longest prompt, as a share of the context: the rest is for music before the window slides."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The part of a piece that is continued."""
+
+    notes: Notes
+    """Sounding notes, in seconds from the head of this part."""
+    start: Start
+    """What the network hears of it, and where the new music begins."""
+    ringing: dict[int, int] = field(default_factory=dict)
+    """Pitches that sound up to the seam -> place in `notes`; the new music releases them."""
+    warnings: list[str] = field(default_factory=list)
+    """What a person should know: sentences."""
+
+
+def hear(piece: Piece, context: int, prompt_seconds: float | None, longest_wait: float) -> Prompt:
+    """Prepare the end of `piece` for a network that hears `context` ids.
+
+    All notes that sound up to the very end are left open, for a file may end there only because it
+    was cut: the new music says how long they ring on. The wait before the seam is left open too, so
+    that the next onset falls where it belongs and not on the seam. A prompt of more than 3/4 of the
+    context is cut to its tail, between two frames; what sounds there and the velocity in force are
+    carried over.
+
+    Args:
+        piece: its sounding notes count.
+        context: longest window of the network, in ids.
+        prompt_seconds: hear only so much of the end, or all of it.
+        longest_wait: in seconds; a longer final note counts as if it was struck later.
+
+    Raises:
+        InputError: the piece has no notes.
+    """
+    notes = piece.sounding_notes
+    if not len(notes):
+        raise InputError("The prompt holds no notes; give one with piano music, or none at all.")
+    if prompt_seconds is not None and prompt_seconds < piece.seconds:
+        notes = cut_notes(notes, piece.seconds - prompt_seconds, piece.seconds)
+    notes, warnings = _from_zero(notes), []
+    ids, wait = _open_end(_encode(notes))
+    room = max(int(context * PROMPT_SHARE), 2)
+    whole = len(ids) < room
+    if not whole:
+        ids, notes = _tail(ids, notes, room)
+        warnings.append(
+            f"The prompt is longer than what the network can hear at once, so only its last "
+            f"{notes['end'].max():.0f} seconds are continued."
+        )
+    return _prompt(notes, [EOS, *ids] if whole else ids, wait, longest_wait, warnings)
+
+
+def _prompt(
+    notes: Notes, context: list[int], wait: int, longest_wait: float, warnings: list[str]
+) -> Prompt:
+    canonical = canonical_notes(notes)
+    ends = np.rint(canonical["end"] * FRAMES_PER_SECOND).astype(np.int64)
+    seam = int(ends.max())
+    onsets = {
+        int(note["pitch"]): round(float(note["start"]) * FRAMES_PER_SECOND)
+        for note in canonical[ends == seam]
+    }
+    latest = np.argsort(notes["end"], kind="stable")  # the note of a pitch that ends last wins
+    place = {int(notes["pitch"][i]): int(i) for i in latest}
+    wait = min(wait, round(longest_wait * FRAMES_PER_SECOND))
+    start = Start(context, seam - wait, seam, velocity_in_force(context), onsets)
+    return Prompt(notes, start, {pitch: place[pitch] for pitch in onsets}, warnings)
+
+
+def _encode(notes: Notes) -> list[int]:
+    """As in the training corpus: a longer silence than there would be new to the network."""
+    ids: list[int] = encode_notes(notes, max_gap_seconds=PrepareConfig.max_gap_seconds).tolist()
+    return ids
+
+
+def _from_zero(notes: Notes) -> Notes:
+    """The notes with their first onset at 0."""
+    moved = notes.copy()
+    moved["start"] -= notes["start"].min()
+    moved["end"] -= notes["start"].min()
+    return moved
+
+
+def _open_end(ids: list[int]) -> tuple[list[int], int]:
+    """The ids without the last releases and the wait before them, and this wait in frames."""
+    end, wait = len(ids), 0
+    while NOTE_OFF <= ids[end - 1] < TIME_SHIFT:
+        end -= 1
+    while TIME_SHIFT <= ids[end - 1] < VELOCITY:
+        end -= 1
+        wait += ids[end] - (TIME_SHIFT - 1)
+    return ids[:end], wait
+
+
+def _tail(ids: list[int], notes: Notes, room: int) -> tuple[list[int], Notes]:
+    """The last `room` ids, from the head of a frame on, and the notes in them."""
+    first = len(ids) - room + 1
+    heads = (i for i in range(first, len(ids)) if TIME_SHIFT <= ids[i - 1] < VELOCITY)
+    cut = next(heads, first)
+    n_onsets = sum(i < NOTE_OFF for i in ids[cut:])
+    onsets = canonical_notes(notes)["start"]
+    moment = float(onsets[len(onsets) - max(n_onsets, 1)]) - 0.5 / FRAMES_PER_SECOND
+    kept = _from_zero(cut_notes(notes, moment, math.inf))
+    return [VELOCITY + velocity_in_force(ids[:cut]), *ids[cut:]], kept
