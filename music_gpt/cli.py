@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"music-gpt: {error}", file=sys.stderr)
         return EXIT_MENDABLE
     except KeyboardInterrupt as interrupt:
-        print(f"music-gpt: {interrupt or 'Interrupted.'}", file=sys.stderr)
+        print(f"music-gpt: {str(interrupt) or 'Interrupted.'}", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0
 

@@ -313,5 +313,5 @@ def use_bf16(precision: str, device: str) -> bool:
     if precision != "auto":
         return precision == "bf16"
     if device == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device == "cpu" and bool(torch.cpu._is_avx512_bf16_supported())

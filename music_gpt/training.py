@@ -103,7 +103,7 @@ class MuonAdamW(torch.optim.Optimizer):
             group["lr"] = factor * group["peak_lr"]
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Evaluate `closure` once (forward and backward), then move all parameters."""
         loss = None
         if closure is not None:
