@@ -133,6 +133,8 @@ def _load(source: str | Path | bytes, limits: MidiLimits) -> tuple[bytes, str]:
 def _read_patterns(table: EventTable) -> tuple[Notes, Notes, list[str]]:
     """The tracks of a type 2 file, each played when the sound of the one before has ended."""
     numbers = np.unique(table.track)
+    if len(numbers) <= 1:
+        return read_notes(table)
     if len(numbers) > MOST_PATTERNS:
         raise InputError(
             f"The MIDI file holds {len(numbers):,} separate patterns, and at most {MOST_PATTERNS:,}"
@@ -146,8 +148,6 @@ def _read_patterns(table: EventTable) -> tuple[Notes, Notes, list[str]]:
         remarks += its_remarks
     if sum(len(notes) > 0 for notes, _ in patterns) > 1:
         remarks.append("The patterns of the file (type 2) are read one after the other.")
-    if not patterns:
-        return *read_notes(table)[:2], []
     all_notes, all_sounding = (np.concatenate(kind) for kind in zip(*patterns, strict=True))
     return all_notes, all_sounding, remarks
 
@@ -341,7 +341,9 @@ def to_pretty_midi(notes: Notes, *, name: str = "piano", text: str | None = None
     """
     import pretty_midi  # takes a third of a second: only for those who ask for it
 
-    score = pretty_midi.PrettyMIDI(resolution=TICKS_PER_QUARTER, initial_tempo=120.0)
+    score = pretty_midi.PrettyMIDI(
+        resolution=TICKS_PER_QUARTER, initial_tempo=120.0, charset="utf8"
+    )
     piano = pretty_midi.Instrument(program=0, name=name)
     columns = zip(*(column.tolist() for column in _to_ticks(notes)), strict=True)
     piano.notes = [

@@ -46,7 +46,7 @@ class Header(NamedTuple):
     kind: int  # 0 one track, 1 tracks that play together, 2 patterns that stand for themselves
     n_tracks: int
     ticks_per_quarter: int
-    seconds_per_tick: float  # SMPTE time, in which tempo events do not count
+    ticks_per_second: float  # SMPTE time, in which tempo events do not count
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +138,7 @@ def _read_header(data: bytes) -> Header:
             "The header of the MIDI file gives no time base (ticks per quarter note), so its notes "
             "have no times; export it again from the program that made it."
         )
-    return Header(kind, n_tracks, 0, 1 / (rate * ticks_per_frame))
+    return Header(kind, n_tracks, 0, rate * ticks_per_frame)
 
 
 def _chunk_at(data: bytes, at: int) -> bool:

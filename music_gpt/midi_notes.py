@@ -255,28 +255,33 @@ def end_at_next_strike(start: Times, pitch: Ints, end: Times) -> Times:
 
 @dataclass(frozen=True, eq=False)
 class TempoMap:
-    """Stretches of constant tempo, (M,) each."""
+    """Stretches of constant tempo, (M,) each; in whole units, so that no rounding adds up."""
 
     tick: Ints  # where each begins; the first at 0
-    rate: Floats  # seconds per tick
-    passed: Floats  # seconds from tick 0 to each
+    units_per_tick: Floats
+    passed: Floats  # units from tick 0 to each
+    units_per_second: float
 
     def __call__(self, tick: Ints) -> Floats:
         """Seconds from the start of the file to each tick."""
         at = np.searchsorted(self.tick, tick, side="right") - 1 if len(self.tick) > 1 else 0
-        seconds: Floats = self.passed[at] + (tick - self.tick[at]) * self.rate[at]
-        return seconds
+        units: Floats = self.passed[at] + (tick - self.tick[at]) * self.units_per_tick[at]
+        return units / self.units_per_second
 
 
 def tempo_map(table: EventTable) -> TempoMap:
-    """The map through all tempo events of all tracks, in float64: nothing drifts."""
-    if table.header.seconds_per_tick:
-        rate = np.array([table.header.seconds_per_tick])
-        return TempoMap(np.zeros(1, np.int64), rate, np.zeros(1))
+    """The map through all tempo events of all tracks, in float64.
+
+    In SMPTE time a unit is a tick; else it is a microsecond over the ticks of a quarter note.
+    """
+    if table.header.ticks_per_second:
+        return TempoMap(
+            np.zeros(1, np.int64), np.ones(1), np.zeros(1), table.header.ticks_per_second
+        )
     order = np.argsort(table.tempo_tick, kind="stable")
     tick = np.append(-1, table.tempo_tick[order])
-    tempo = np.append(DEFAULT_TEMPO, table.tempo[order])
+    tempo = np.append(DEFAULT_TEMPO, table.tempo[order]).astype(np.float64)
     last = np.append(tick[1:] != tick[:-1], True)  # of several at one tick the last counts
-    tick, rate = np.maximum(tick[last], 0), tempo[last] / 1e6 / table.header.ticks_per_quarter
-    passed = np.append(0.0, np.cumsum(np.diff(tick) * rate[:-1]))
-    return TempoMap(tick, rate, passed)
+    tick, tempo = np.maximum(tick[last], 0), tempo[last]
+    passed = np.append(0.0, np.cumsum(np.diff(tick) * tempo[:-1]))
+    return TempoMap(tick, tempo, passed, 1e6 * table.header.ticks_per_quarter)
