@@ -478,3 +478,36 @@ class SamplingConfig:
             self.max_note_seconds,
             "between 0.1 and 120",
         )
+
+
+@dataclass(frozen=True)
+class PageConfig:
+    """What the page offers, and how much one visitor may ask of the machine."""
+
+    min_seconds: float = 5.0
+    """Shortest piece of new music that can be asked for."""
+    max_seconds: float = 300.0
+    """Longest piece of new music that can be asked for."""
+    max_variations: int = 8
+    """Most takes that are composed at once."""
+    default_prompt_seconds: float = 40.0
+    """How much of the end of a prompt is continued until the handles are moved."""
+    composers: int = 2
+    """Visitors whose music is composed at the same time; the others wait in a line."""
+    line: int = 16
+    """Visitors that may wait; the next one is told to come back."""
+    max_file_bytes: int = 4_000_000
+    """Largest MIDI file that can be dropped."""
+    max_notes: int = 50_000
+    """Most notes in a dropped file."""
+
+    def __post_init__(self) -> None:
+        for f in dataclasses.fields(self):
+            value = getattr(self, f.name)
+            _require(_finite(value) and value > 0, f.name, value, "a number above 0")
+        _require(
+            self.min_seconds <= self.max_seconds,
+            "min_seconds",
+            self.min_seconds,
+            f"at most max_seconds ({self.max_seconds:g})",
+        )

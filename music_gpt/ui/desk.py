@@ -1,0 +1,271 @@
+"""A click of one visitor -> what the page shows next: the handlers behind the page.
+
+Everything that belongs to a visitor is in the `Visit` that is handed in; a `Desk` holds only what
+all of them share and nobody changes: the pianist, the shipped examples, a folder for files.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from music_gpt import audio, midi
+from music_gpt.config import MidiLimits, PageConfig, SamplingConfig
+from music_gpt.errors import InputError
+from music_gpt.ui import visit as visits
+from music_gpt.ui.pianoroll import read_selection
+from music_gpt.ui.visit import RollValue, Visit, Wish
+
+if TYPE_CHECKING:
+    from music_gpt.pianist import Pianist
+
+PROMPTS = Path(__file__).parent.parent / "prompts"
+NOTHING = "nothing"
+PAGE = PageConfig()
+LIMITS = MidiLimits(max_bytes=PAGE.max_file_bytes, max_notes=PAGE.max_notes, max_seconds=7200.0)
+KEPT_SECONDS = 600.0
+"""Age at which a written file goes: Gradio has made its own copy long before."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A shipped opening that can be continued."""
+
+    path: Path
+    title: str
+    composer: str
+
+    @property
+    def label(self) -> str:
+        """`Satie – Gymnopédie No. 1`: one line of a narrow list."""
+        return f"{self.composer.split()[-1]} – {self.title.split(',')[0]}"
+
+
+def shipped_examples() -> dict[str, Example]:
+    """The shipped openings by file name, in the order of prompts.json."""
+    cards = json.loads((PROMPTS / "prompts.json").read_text(encoding="utf-8"))
+    return {c["file"]: Example(PROMPTS / c["file"], c["title"], c["composer"]) for c in cards}
+
+
+class Shelf:
+    """A folder for files that are about to be handed out, each in a folder of its own."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="music-gpt-", ignore_cleanup_errors=True)
+
+    def path(self, name: str) -> Path:
+        """A place for a file called `name` that no other visitor can name; old ones are removed."""
+        root = Path(self._folder.name)
+        for old in root.iterdir():
+            if time.time() - old.stat().st_mtime > KEPT_SECONDS:
+                shutil.rmtree(old, ignore_errors=True)
+        return Path(tempfile.mkdtemp(dir=root)) / name
+
+
+class Desk:
+    """The handlers of the page: what a click does to one visit."""
+
+    def __init__(self, pianist: Pianist) -> None:
+        self._pianist = pianist
+        self._shelf = Shelf()
+        self.examples = shipped_examples()
+
+    def arrive(self) -> tuple[Visit, RollValue]:
+        """A new visit that looks at the first example."""
+        visit = Visit()
+        return visit, self.choose(visit, next(iter(self.examples), NOTHING))
+
+    def choose(self, visit: Visit, key: str | None) -> RollValue:
+        """Show an example, or an empty sheet."""
+        if key not in self.examples:
+            return visit.show_prompt(visits.silence(), "From nothing")
+        example = self.examples[key]
+        piece = midi.read_piece(example.path)
+        return visit.show_prompt(piece.sounding_notes, example.title, example.composer)
+
+    def drop(self, visit: Visit, path: str | None) -> tuple[Any, Any, None]:
+        """Show a dropped file: the roll, no example chosen, the field free for the next one.
+
+        A wrong file leaves the roll as it is.
+        """
+        if path is None:
+            return gr.skip(), gr.skip(), None
+        try:
+            piece = midi.read_piece(path, limits=LIMITS)
+        except InputError as error:
+            notice(error)
+            return visit.roll | {"status": str(error)}, gr.skip(), None
+        value = visit.show_prompt(
+            piece.sounding_notes, Path(path).stem, f"Your file, {piece.n_notes:,} notes"
+        )
+        return value | {"status": " ".join(piece.warnings)}, None, None
+
+    def compose(
+        self,
+        visit: Visit,
+        selection: Any,
+        seconds: float,
+        variations: float,
+        temperature: float,
+        top_k: float,
+        top_p: float,
+        min_p: float,
+        seed: str,
+    ) -> Iterator[tuple[Any, ...]]:
+        """The growing roll, and the state of the buttons when it changes."""
+        try:
+            wish = make_wish(seconds, variations, temperature, top_k, top_p, min_p, seed)
+            part = read_selection(selection)
+            steps = visits.compose(visit, self._pianist, wish, part.start, part.end)
+            with closing(steps):
+                buttons = BUSY
+                for value in steps:
+                    yield value, *buttons
+                    if buttons is BUSY:
+                        tell(visit.warnings)
+                    buttons = UNCHANGED
+            yield visit.roll, *idle(visit)
+        except InputError as error:
+            notice(error)
+            yield visit.roll | {"status": str(error)}, *idle(visit)
+
+    def recover(self, visit: Visit) -> tuple[Any, ...]:
+        """After a fault of the program, or when the line was full: all as before Compose."""
+        return visit.roll | {"status": "No music came; please try again."}, *idle(visit)
+
+    def stop(self, visit: Visit) -> None:
+        """End the composition under way at its next note; what there is stays."""
+        visit.stop_asked = True
+
+    def save_midi(self, visit: Visit, selection: Any) -> str | None:
+        """The take that is shown as a MIDI file; settings and seed are inside as text."""
+        return self._save(visit, selection, ".mid")
+
+    def save_wav(self, visit: Visit, selection: Any) -> str | None:
+        """The take that is shown as a WAV file."""
+        return self._save(visit, selection, ".wav")
+
+    def _save(self, visit: Visit, selection: Any, suffix: str) -> str | None:
+        try:
+            return str(self._write_take(visit, read_selection(selection).take, suffix))
+        except InputError as error:
+            notice(error)
+            return None
+
+    def _write_take(self, visit: Visit, take: int, suffix: str) -> Path:
+        if take >= len(visit.takes):
+            raise InputError("There is nothing to save yet; press Compose first.")
+        chosen = visit.takes[take]
+        path = self._shelf.path(visits.file_stem(visit.name, chosen, take) + suffix)
+        if suffix == ".mid":
+            midi.write_midi(chosen.notes, path, text=visits.settings_text(chosen))
+        else:
+            audio.write_audio(chosen.notes, path)
+        return path
+
+    def generate(
+        self,
+        prompt: str | None,
+        seconds: float,
+        variations: float,
+        temperature: float,
+        top_k: float,
+        top_p: float,
+        min_p: float,
+        seed: str,
+    ) -> list[str]:
+        """Continue a MIDI file (or nothing) by some seconds: one MIDI file for each variation."""
+        visit = Visit(name="music")
+        try:
+            if prompt is not None:
+                piece = midi.read_piece(prompt, limits=LIMITS)
+                visit.show_prompt(piece.sounding_notes, Path(prompt).stem)
+            wish = make_wish(seconds, variations, temperature, top_k, top_p, min_p, seed)
+            start = max(0.0, visits.length(visit.prompt) - PAGE.default_prompt_seconds)
+            for _ in visits.compose(visit, self._pianist, wish, start, float("inf")):
+                pass
+            return [str(self._write_take(visit, take, ".mid")) for take in range(len(visit.takes))]
+        except InputError as error:
+            raise sentence(error) from None
+
+    def render(self, midi_file: str) -> str:
+        """Play a MIDI file on the sampled piano: a WAV file."""
+        try:
+            piece = midi.read_piece(midi_file, limits=LIMITS)
+            path = self._shelf.path(f"{Path(midi_file).stem}.wav")
+            audio.write_audio(piece, path)
+            return str(path)
+        except InputError as error:
+            raise sentence(error) from None
+
+
+def make_wish(
+    seconds: float,
+    variations: float,
+    temperature: float,
+    top_k: float,
+    top_p: float,
+    min_p: float,
+    seed: str,
+) -> Wish:
+    """The numbers of the form as a wish; raises `InputError` for those out of bounds."""
+    sampling = SamplingConfig(temperature=temperature, top_k=int(top_k), top_p=top_p, min_p=min_p)
+    return Wish(seconds, int(variations), read_seed(seed), sampling)
+
+
+def read_seed(text: str) -> int | None:
+    """The number in the seed field, or None when it is empty.
+
+    >>> read_seed(" 42 "), read_seed("")
+    (42, None)
+    """
+    if not text.strip():
+        return None
+    if not text.strip().isdecimal():
+        raise InputError(
+            f"The seed is {text.strip()!r}, but it has to be a whole number; leave it empty for a "
+            "new one."
+        )
+    return int(text)
+
+
+def notice(error: InputError) -> None:
+    """Show the sentence of an error as a notice."""
+    gr.Warning(html.escape(str(error)), title="Please check")
+
+
+def tell(sentences: list[str]) -> None:
+    """Show remarks that ask for nothing."""
+    for line in sentences:
+        gr.Info(html.escape(line), title="For your information")
+
+
+def sentence(error: InputError) -> gr.Error:
+    """The error as callers of the API get it: its sentence, no traceback on the server."""
+    return gr.Error(str(error), print_exception=False)
+
+
+BUSY = (
+    gr.update(visible=False),
+    gr.update(visible=True),
+    gr.update(interactive=False),
+    gr.update(interactive=False),
+)
+"""Compose, Stop, MIDI and WAV while music is composed."""
+UNCHANGED = (gr.skip(),) * 4
+
+
+def idle(visit: Visit) -> tuple[Any, ...]:
+    """Compose, Stop, MIDI and WAV while nothing is composed."""
+    ready = gr.update(interactive=bool(visit.takes))
+    return gr.update(visible=True), gr.update(visible=False), ready, ready

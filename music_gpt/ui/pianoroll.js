@@ -1,0 +1,413 @@
+// The roll's value -> tabs, handles and transport, and what a person does with them.
+// The value is described in visit.py; times are in seconds inside, in milliseconds in its texts.
+
+const MIN_PART = 0.5; // seconds between the two handles
+
+// Reads `start,duration,pitch,velocity;...`; a text that only grew is read on from where it ended.
+class NoteText {
+  constructor(owner) {
+    this.owner = owner;
+    this.text = "";
+    this.notes = [];
+  }
+
+  read(text) {
+    if (!text.startsWith(this.text)) {
+      this.text = "";
+      this.notes = [];
+    }
+    for (const item of text.slice(this.text.length).split(";")) {
+      if (!item) continue;
+      const [start, duration, pitch, velocity] = item.split(",").map(Number);
+      const key = this.owner + ":" + start + ":" + pitch;
+      this.notes.push({ start: start / 1000, end: (start + duration) / 1000, pitch, velocity, key });
+    }
+    this.text = text;
+    return this.notes;
+  }
+}
+
+class PianoRoll extends RollDrawing {
+  constructor(element, props) {
+    super();
+    this.root = element.querySelector(".mg-roll");
+    this.props = props;
+    this.tab = 0; // 0 is the prompt, 1 and up are the takes
+    this.value = {};
+    this.texts = new Map();
+    this.view = null; // {from, seconds} when zoomed in
+    this.part = { start: 0, end: 0 };
+    this.follow = false; // whether composing starts to play by itself
+    this.lit = "";
+    const bank = props.bank_url ? this.address(props.bank_url) : "";
+    this.player = new PianoPlayer(new PianoBank(bank), () => this.music());
+    this.player.changed = () => this.showTransport();
+    this.find();
+    this.listen();
+    this.root.musicGptRoll = this.door();
+    this.update();
+    (window.requestIdleCallback || setTimeout)(() => this.player.bank.load());
+    requestAnimationFrame(() => this.frame());
+  }
+
+  // What the page around it and the tests may use.
+  door() {
+    return {
+      selection: () => ({ start: this.part.start, end: this.part.end, take: this.take }),
+      expect: () => this.expect(),
+      state: () => ({
+        state: this.value.state,
+        version: this.value.version,
+        tab: this.tab,
+        playing: this.player.playing,
+        waiting: this.player.waiting,
+        position: this.player.position,
+        loudness: this.player.loudness(),
+        bank: this.player.bank.state,
+        notes: this.now.closed.length + this.now.open.length,
+        newNotes: (this.value.takes || []).map((_, i) => this.readTake(i).closed.length),
+        end: this.now.end,
+        seam: this.value.seam,
+        front: this.value.front,
+        selection: { ...this.part },
+        seed: this.value.seed,
+        name: this.value.name,
+      }),
+    };
+  }
+
+  address(path) {
+    const root = (window.gradio_config && window.gradio_config.root) || "";
+    const base = new URL(root + "/", document.baseURI);
+    // the page may be open under another name of the same server
+    return new URL(base.pathname.replace(/\/*$/, "/") + path, location.origin).href;
+  }
+
+  find() {
+    for (const name of ["title", "detail", "tabs", "stage", "notes", "live", "surface", "from"])
+      this[name + "Node"] = this.root.querySelector(".mg-" + name);
+    for (const name of ["to", "empty", "play", "back", "now", "total", "status", "out", "in"])
+      this[name + "Node"] = this.root.querySelector(".mg-" + name);
+    this.seedNode = this.root.querySelector(".mg-seed");
+    this.spokenNode = this.root.querySelector(".mg-spoken");
+  }
+
+  // ---- what there is -------------------------------------------------------------------------
+
+  get take() {
+    return Math.max(0, this.tab - 1);
+  }
+
+  text(place, owner = place) {
+    if (!this.texts.has(place)) this.texts.set(place, new NoteText(owner));
+    return this.texts.get(place);
+  }
+
+  // An open note keeps the name that it will have when it is closed.
+  readTake(i) {
+    const take = this.value.takes[i];
+    return {
+      kept: this.text("kept" + i, "kept").read(take.kept),
+      closed: this.text("closed" + i, "take" + i).read(take.notes),
+      open: this.text("open" + i, "take" + i).read(take.open),
+    };
+  }
+
+  music() {
+    return this.now;
+  }
+
+  // Everything that is drawn and heard for the chosen tab.
+  collect() {
+    const value = this.value;
+    if (!this.tab) {
+      const notes = this.text("prompt").read(value.prompt || "");
+      const end = value.promptSeconds || 0;
+      return { closed: notes, fresh: [], kept: notes, open: [], front: end, end, growing: false };
+    }
+    const { kept, closed: fresh, open } = this.readTake(this.take);
+    const growing = value.state === "composing";
+    const last = fresh.reduce((end, note) => Math.max(end, note.end), value.seam);
+    return {
+      closed: kept.concat(fresh),
+      kept,
+      fresh,
+      open,
+      growing,
+      front: value.front,
+      end: growing ? value.front : last,
+    };
+  }
+
+  // Seconds that the roll shows when it is not zoomed.
+  get span() {
+    const value = this.value;
+    const asked = this.tab && value.state === "composing" ? value.seam + value.asked : 0;
+    return Math.max(8, asked, this.now.end);
+  }
+
+  update() {
+    const before = this.value;
+    const value = JSON.parse(JSON.stringify(this.props.value || {}));
+    this.value = value;
+    if (value.version !== before.version) this.begin(value);
+    else if (value.state !== before.state) this.speak(value);
+    this.now = this.collect();
+    this.root.dataset.state = value.state || "empty";
+    this.titleNode.textContent = value.name || "";
+    this.detailNode.textContent = value.detail || "";
+    this.statusNode.textContent = value.status || "";
+    this.showSeed();
+    this.showTabs();
+    this.showTransport();
+    this.showHandles();
+    this.dirty = true;
+  }
+
+  begin(value) {
+    this.texts.clear();
+    this.view = null;
+    this.part = { start: value.start || 0, end: value.end || 0 };
+    this.tab = value.takes && value.takes.length ? 1 : 0;
+    if (this.player.playing) this.player.pause();
+    this.player.offset = 0;
+    this.speak(value);
+    this.now = this.collect();
+    if (this.tab) {
+      this.player.offset = Math.max(0, value.seam - 2.5);
+      if (this.chosen) this.part = { ...this.chosen };
+      if (this.follow) this.player.play();
+    }
+    this.follow = false;
+  }
+
+  speak(value) {
+    const say = { composing: "Composing", done: "Composed. " + (value.status || "") };
+    this.spokenNode.textContent = say[value.state] || value.name || "";
+  }
+
+  // Compose was pressed: sound may start, now that a finger is on the button.
+  expect() {
+    this.chosen = { ...this.part };
+    this.follow = true;
+    this.player.unlock();
+    this.statusNode.textContent = "Waiting for the pianist …";
+    this.spokenNode.textContent = "Waiting for the pianist";
+    if (matchMedia("(max-width: 720px)").matches)
+      this.root.scrollIntoView({ behavior: "smooth", block: "start" });
+  }
+
+  // ---- tabs, transport, handles ---------------------------------------------------------------
+
+  showTabs() {
+    const takes = (this.value.takes || []).length;
+    const names = takes ? ["Prompt"] : [];
+    for (let i = 1; i <= takes; i++) names.push(takes === 1 ? "Continuation" : String(i));
+    const old = [...this.tabsNode.children];
+    this.tabsNode.hidden = !takes;
+    if (old.map((n) => n.textContent).join() !== names.join())
+      this.tabsNode.replaceChildren(...names.map((name, i) => this.makeTab(name, i)));
+    [...this.tabsNode.children].forEach((node, i) => {
+      node.setAttribute("aria-selected", String(i === this.tab));
+      node.tabIndex = i === this.tab ? 0 : -1;
+    });
+  }
+
+  makeTab(name, i) {
+    const node = document.createElement("button");
+    node.type = "button";
+    node.className = "mg-tab";
+    node.role = "tab";
+    node.textContent = name;
+    if (i && name !== "Continuation") node.setAttribute("aria-label", "Variation " + i);
+    node.addEventListener("click", () => this.choose(i));
+    node.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const all = this.tabsNode.children;
+      this.choose((i + step + all.length) % all.length);
+      all[this.tab].focus();
+    });
+    return node;
+  }
+
+  choose(tab) {
+    const between = this.tab && tab; // two takes share their time axis
+    const playing = this.player.playing;
+    if (!between && playing) this.player.pause();
+    this.tab = tab;
+    this.now = this.collect();
+    if (between) this.player.swap();
+    else this.player.offset = tab ? Math.max(0, this.value.seam - 2.5) : 0;
+    if (!between && playing) this.player.play();
+    this.view = null;
+    this.showSeed();
+    this.showTabs();
+    this.showTransport();
+    this.showHandles();
+    this.dirty = true;
+  }
+
+  // Each take has a seed of its own: with one variation it gives that take again.
+  showSeed() {
+    const seed = this.value.seed;
+    this.seedNode.textContent = seed == null ? "" : "Seed " + (seed + this.take);
+  }
+
+  showTransport() {
+    const playing = this.player.playing;
+    const silent = !this.now || !this.now.end;
+    this.playNode.setAttribute("aria-pressed", String(playing));
+    this.playNode.setAttribute("aria-label", playing ? "Pause" : "Play");
+    this.playNode.disabled = this.backNode.disabled = silent && !playing;
+    this.emptyNode.hidden = this.value.state !== "empty";
+    if (!this.emptyNode.hidden && !this.emptyNode.firstChild) {
+      const line = document.createElement("strong");
+      line.textContent = "A blank sheet";
+      this.emptyNode.append(line, "Press Compose and the pianist starts from nothing, or drop a MIDI file here.");
+    }
+    this.showPosition();
+  }
+
+  showPosition() {
+    const position = this.player.position;
+    const end = this.now ? this.now.end : 0;
+    const now = clock(Math.min(position, end));
+    if (this.nowNode.textContent !== now) {
+      this.nowNode.textContent = now;
+      this.surfaceNode.setAttribute("aria-valuenow", position.toFixed(1));
+      this.surfaceNode.setAttribute("aria-valuetext", now + " of " + clock(end));
+    }
+    const total = "/ " + clock(end);
+    if (this.totalNode.textContent !== total) {
+      this.totalNode.textContent = total;
+      this.surfaceNode.setAttribute("aria-valuemax", end.toFixed(1));
+    }
+  }
+
+  showHandles() {
+    const shown = !this.tab && this.value.state !== "empty" && this.now.end > 0;
+    this.moveHandle(this.fromNode, this.part.start, shown);
+    this.moveHandle(this.toNode, this.part.end, shown);
+  }
+
+  moveHandle(node, seconds, shown) {
+    const x = this.x(seconds);
+    node.hidden = !shown || x < GUTTER - 23 || x > this.width + 23;
+    node.style.left = Math.min(this.width - 1, Math.max(GUTTER, x)) + "px";
+    node.setAttribute("aria-valuemax", this.now.end.toFixed(1));
+    node.setAttribute("aria-valuenow", seconds.toFixed(1));
+    node.setAttribute("aria-valuetext", seconds.toFixed(1) + " seconds");
+  }
+
+  movePart(which, seconds) {
+    const { start, end } = this.part;
+    if (which === "start") this.part.start = Math.max(0, Math.min(seconds, end - MIN_PART));
+    else this.part.end = Math.min(this.now.end, Math.max(seconds, start + MIN_PART));
+    this.showHandles();
+    this.dirty = true;
+  }
+
+  // ---- input ----------------------------------------------------------------------------------
+
+  listen() {
+    this.playNode.addEventListener("click", () => this.toggle());
+    this.backNode.addEventListener("click", () => this.player.seek(0));
+    this.outNode.addEventListener("click", () => this.zoom(2));
+    this.inNode.addEventListener("click", () => this.zoom(0.5));
+    this.listenSurface();
+    this.listenHandle(this.fromNode, "start");
+    this.listenHandle(this.toNode, "end");
+    this.listenDrop();
+    document.addEventListener("keydown", (event) => this.spaceBar(event));
+    new ResizeObserver(() => this.resize()).observe(this.stageNode);
+    const repaint = () => ((this.colours = null), (this.dirty = true));
+    new MutationObserver(repaint).observe(document.body, { attributeFilter: ["class"] });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+  }
+
+  toggle() {
+    if (this.player.playing) this.player.pause();
+    else if (this.now.end > 0) this.player.play();
+  }
+
+  spaceBar(event) {
+    if (event.code !== "Space" || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
+    const busy = "input, textarea, select, button:not(.mg-handle), summary, a, [contenteditable]";
+    if (event.target.closest && event.target.closest(busy)) return;
+    event.preventDefault();
+    this.toggle();
+  }
+
+  listenSurface() {
+    const surface = this.surfaceNode;
+    let press = null;
+    surface.addEventListener("pointerdown", (event) => {
+      press = { x: event.clientX, from: this.window.from, moved: false };
+    });
+    surface.addEventListener("pointermove", (event) => {
+      if (!press || Math.abs(event.clientX - press.x) < 6) return;
+      press.moved = true;
+      if (this.view) this.pan(press.from - (event.clientX - press.x) / this.scale);
+    });
+    surface.addEventListener("pointerup", (event) => {
+      if (press && !press.moved) this.player.seek(this.seconds(event));
+      press = null;
+    });
+    surface.addEventListener("pointercancel", () => (press = null));
+    surface.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1, PageDown: -10, PageUp: 10 }[event.key];
+      if (step) this.player.seek(this.player.position + step * (event.shiftKey ? 5 : 1));
+      else if (event.key === "Home") this.player.seek(0);
+      else if (event.key === "End") this.player.seek(this.now.end);
+      else return;
+      event.preventDefault();
+    });
+    surface.addEventListener("wheel", (event) => {
+      if (event.ctrlKey || event.metaKey) this.zoom(event.deltaY > 0 ? 1.25 : 0.8, this.seconds(event));
+      else if (this.view && event.deltaX) this.pan(this.view.from + event.deltaX / this.scale);
+      else return;
+      event.preventDefault();
+    }, { passive: false });
+  }
+
+  listenHandle(node, which) {
+    node.addEventListener("pointerdown", (event) => {
+      node.setPointerCapture(event.pointerId);
+      node.dataset.grip = event.clientX - node.getBoundingClientRect().left - 22;
+    });
+    node.addEventListener("pointermove", (event) => {
+      if (!node.hasPointerCapture(event.pointerId)) return;
+      this.movePart(which, this.seconds(event, Number(node.dataset.grip)));
+    });
+    node.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -0.5, ArrowRight: 0.5, PageDown: -5, PageUp: 5 }[event.key];
+      if (event.key === "Home") this.movePart(which, 0);
+      else if (event.key === "End") this.movePart(which, this.now.end);
+      else if (step) this.movePart(which, this.part[which] + step);
+      else return;
+      event.preventDefault();
+    });
+  }
+
+  // A file that is dropped on the roll goes the same way as one for the file field.
+  listenDrop() {
+    const stage = this.stageNode;
+    const over = (event) => {
+      if (!event.dataTransfer.types.includes("Files")) return;
+      event.preventDefault();
+      stage.classList.add("mg-over");
+    };
+    stage.addEventListener("dragenter", over);
+    stage.addEventListener("dragover", over);
+    stage.addEventListener("dragleave", () => stage.classList.remove("mg-over"));
+    stage.addEventListener("drop", (event) => {
+      stage.classList.remove("mg-over");
+      const field = document.querySelector(this.props.file_field || "nothing");
+      if (!field || !event.dataTransfer.files.length) return;
+      event.preventDefault();
+      field.files = event.dataTransfer.files;
+      field.dispatchEvent(new Event("change", { bubbles: true }));
+    });
+  }
+}

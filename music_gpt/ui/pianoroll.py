@@ -1,0 +1,83 @@
+"""A dict of plain numbers and note texts -> a piano roll that is seen, played and dragged.
+
+The component is `gr.HTML` with its own template, style and script (the files beside this one):
+no build step, and no request to anywhere but the page's own server.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import gradio as gr
+
+from music_gpt.errors import InputError
+from music_gpt.ui.visit import RollValue
+
+HERE = Path(__file__).parent
+BANK = HERE.parent / "piano_bank"
+"""The recorded piano that the browser plays; a folder with bank.json and FLAC files."""
+
+START = """
+const roll = new PianoRoll(element, props);
+watch("value", () => roll.update());
+"""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the visitor has in hand: the part to continue in seconds, and the take that is shown."""
+
+    start: float
+    end: float
+    take: int
+
+
+def piano_roll(value: RollValue, **options: Any) -> gr.HTML:
+    """A roll that plays; as an input it gives what `read_selection` takes.
+
+    It is no subclass of `gr.HTML`, because Gradio writes a stub file beside the source of each
+    component class that is defined.
+    """
+    return gr.HTML(
+        value,
+        html_template=file_text("pianoroll.html"),
+        css_template=file_text("pianoroll.css"),
+        js_on_load="".join(map(file_text, ("player.js", "drawing.js", "pianoroll.js"))) + START,
+        apply_default_css=False,
+        bank_url=bank_address(),
+        **options,
+    )
+
+
+def read_selection(payload: Any) -> Selection:
+    """The selection from what the browser sends; raises `InputError` for anything else.
+
+    >>> read_selection({"start": 0, "end": 12.5, "take": 0})
+    Selection(start=0.0, end=12.5, take=0)
+    """
+    try:
+        start, end = float(payload["start"]), float(payload["end"])
+        take = int(payload["take"])
+    except (TypeError, KeyError, ValueError, OverflowError):
+        raise InputError("The part to continue did not arrive; load the page again.") from None
+    if not (math.isfinite(start) and math.isfinite(end) and start <= end and take >= 0):
+        raise InputError("The part to continue has no length; drag its two handles apart.")
+    return Selection(start, end, take)
+
+
+@cache
+def file_text(name: str) -> str:
+    """The text of a file of this folder."""
+    return (HERE / name).read_text(encoding="utf-8")
+
+
+def bank_address() -> str:
+    """Where the page finds the piano bank, relative to its own root; empty when there is none."""
+    if not (BANK / "bank.json").is_file():
+        return ""
+    return "gradio_api/file=" + quote(BANK.resolve().as_posix(), safe="/:") + "/"

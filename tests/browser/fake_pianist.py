@@ -1,0 +1,100 @@
+"""Seconds asked for -> a plain waltz, composed slowly: a pianist without a network."""
+
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from music_gpt.midi import Piece
+from music_gpt.notes import NOTE_DTYPE, Notes
+
+
+class FakeNote(NamedTuple):
+    """A note of a take that has just ended."""
+
+    take: int
+    start: float
+    end: float
+    pitch: int
+    velocity: int
+
+
+class FakeComposition:
+    """Bass and two chords to each bar of 1.2 s; the seed chooses the key."""
+
+    def __init__(self, prompt: Piece | None, seconds: float, seed: int, takes: int, pace: float):
+        nothing = np.zeros(0, NOTE_DTYPE)
+        self.prompt_notes: Notes = nothing if prompt is None else prompt.sounding_notes
+        self.seam_seconds = 0.0 if prompt is None else prompt.seconds
+        self.warnings: list[str] = []
+        self.seconds = seconds
+        self.n_takes = takes
+        self.seconds_composed = 0.0
+        self.n_tokens = 0
+        self.closed = False
+        self._seed = seed
+        self._pace = pace
+        self._new: list[list[tuple[float, float, int, int]]] = [[] for _ in range(takes)]
+        self._began = time.monotonic()
+        self._ended: float | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since composing began."""
+        return (self._ended or time.monotonic()) - self._began
+
+    def __iter__(self) -> Iterator[FakeNote]:
+        beat = 0.4
+        for step in range(round(self.seconds / beat)):
+            if self.closed:
+                return
+            time.sleep(beat / self._pace)
+            start = self.seam_seconds + step * beat
+            for take in range(self.n_takes):
+                root = 48 + (self._seed + take + 5 * (step // 12)) % 12
+                pitches = [root] if step % 3 == 0 else [root + 16, root + 19, root + 24]
+                for i, pitch in enumerate(pitches):
+                    row = (start + 0.01 * i, start + beat * 0.9, pitch, 40 + 5 * (step % 9))
+                    self._new[take].append(row)
+                    self.n_tokens += 4
+                    yield FakeNote(take, *row)
+            self.seconds_composed = (step + 1) * beat
+        self.close()
+
+    def new_notes(self, take: int) -> Notes:
+        """What has been composed so far."""
+        return np.sort(np.array(self._new[take], NOTE_DTYPE), order=["start", "pitch"])
+
+    def notes(self, take: int) -> Notes:
+        """Prompt and new notes."""
+        return np.concatenate([self.prompt_notes, self.new_notes(take)])
+
+    def settings(self, take: int) -> dict[str, Any]:
+        """How the take came about."""
+        return {"seed": self._seed + take, "seconds": self.seconds}
+
+    def close(self) -> None:
+        """Stop; the music stays."""
+        self.closed = True
+        self._ended = self._ended or time.monotonic()
+
+
+class FakePianist:
+    """Composes `pace` seconds of music in a second."""
+
+    def __init__(self, pace: float = 4.0) -> None:
+        self.pace = pace
+
+    def compose(
+        self,
+        prompt: Piece | None = None,
+        *,
+        seconds: float = 30,
+        seed: int | None = None,
+        variations: int = 1,
+        **_sampling: float,
+    ) -> FakeComposition:
+        """A composition that has not begun."""
+        assert seed is not None
+        return FakeComposition(prompt, seconds, seed, variations, self.pace)
