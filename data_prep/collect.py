@@ -87,7 +87,7 @@ def collect(
 
 def printable(name: str) -> str:
     """The name with bytes that are not UTF-8 written out, so that it fits into a JSON file."""
-    return name.encode("utf-8", "backslashreplace").decode()
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _walk(folder: Path, skip: Path | None, found: Collection) -> Iterator[Path]:

@@ -25,18 +25,23 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from music_gpt.midi import read_piece
 
 from data_prep.collect import MidiFile, Progress
 from data_prep.fingerprint import Hashes, fingerprint
 from music_gpt import events
+from music_gpt.config import MidiLimits
 from music_gpt.corpus import IDS
 from music_gpt.errors import InputError
 from music_gpt.events import NOTE_OFF, count_notes, duration_frames, encode_notes
+from music_gpt.midi import read_piece
 
 FILES_IN_CHUNK = 16
 CHUNK_FORMAT = 1
 CRASHED = "Reading it ended the process, perhaps for want of memory; look at this file."
+_CANNOT_START = (
+    "The processes that read the files cannot start; set workers to 1, or, in a script of your "
+    'own, call prepare below `if __name__ == "__main__":`.'
+)
 
 Ids = npt.NDArray[np.uint16]
 _NO_IDS: Ids = np.zeros(0, dtype=IDS)
@@ -101,12 +106,14 @@ class EncodeCache:
     def ids(self, sha256: str) -> Ids:
         """The ids of a known file, EOS at both ends."""
         chunk, row = self._place[sha256]
-        return _load(chunk, "ids")[row]
+        ids: Ids = _load(chunk, "ids")[row]
+        return ids
 
     def sketch(self, sha256: str) -> Hashes:
         """The fingerprint of a known file."""
         chunk, row = self._place[sha256]
-        return _load(chunk, "hashes")[row]
+        hashes: Hashes = _load(chunk, "hashes")[row]
+        return hashes
 
     def forget_all_but(self, used: Iterable[str]) -> None:
         """Remove the chunks of which no file is used, and those of other settings."""
@@ -128,8 +135,7 @@ class EncodeCache:
             try:
                 yield from self._run_pool(waiting, running, min(n_workers, len(waiting)))
             except BrokenProcessPool:  # a file has killed its process: find out which
-                for file in (file for files in running.values() for file in files):
-                    yield self._encode_alone(file)
+                yield from self._encode_singly([f for files in running.values() for f in files])
 
     def _run_pool(
         self,
@@ -148,19 +154,22 @@ class EncodeCache:
                     del running[future]
                     yield chunk
 
-    def _encode_alone(self, file: MidiFile) -> Path:
-        with _pool(1) as pool:
-            try:
-                pool.submit(os.getpid).result()
-            except BrokenProcessPool:
-                raise InputError(
-                    "The processes that read the files cannot start; set workers to 1, or, in a "
-                    'script of your own, call prepare below `if __name__ == "__main__":`.'
-                ) from None
-            try:
-                return pool.submit(self._encode, [file]).result()
-            except BrokenProcessPool:
-                return _store([(Encoded(file.sha256, CRASHED), _NO_IDS, _NO_HASHES)], self.folder)
+    def _encode_singly(self, suspects: list[MidiFile]) -> Iterator[Path]:
+        """One file after the other, so that the one at which the process ends is known."""
+        waiting = suspects[::-1]
+        while waiting:
+            with _pool(1) as pool:
+                try:
+                    pool.submit(os.getpid).result()
+                except BrokenProcessPool:
+                    raise InputError(_CANNOT_START) from None
+                try:
+                    while waiting:
+                        yield pool.submit(self._encode, [waiting[-1]]).result()
+                        waiting.pop()
+                except BrokenProcessPool:
+                    crash = Encoded(waiting.pop().sha256, CRASHED)
+                    yield _store([(crash, _NO_IDS, _NO_HASHES)], self.folder)
 
     def _learn(self, chunk: Path) -> int:
         records = _load(chunk, "records")
@@ -181,7 +190,7 @@ class EncodeCache:
 
 def _setting_key(max_gap_seconds: float) -> str:
     """Name of the cache folder: all that decides what a file's bytes become, the code included."""
-    digest = hashlib.sha256(f"{CHUNK_FORMAT} {max_gap_seconds!r}".encode())
+    digest = hashlib.sha256(f"{CHUNK_FORMAT} {max_gap_seconds!r} {MidiLimits()}".encode())
     package, here = Path(str(events.__file__)).parent, Path(__file__)
     code = [*sorted(package.glob("midi*.py")), package / "notes.py", package / "events.py"]
     for source in [*code, here.with_name("fingerprint.py"), here]:

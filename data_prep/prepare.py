@@ -32,7 +32,6 @@ from data_prep.split import (
 from music_gpt.config import PrepareConfig
 from music_gpt.corpus import CARD, SPLITS, CorpusWriter, json_text
 from music_gpt.errors import InputError
-from music_gpt.tokenizer import tokenizer_json
 
 CACHE = ".cache"
 REPORT = "report.json"
@@ -146,6 +145,7 @@ def _same_name(name: str) -> str:
 def _filter(
     files: Sequence[MidiFile], known: Mapping[str, Encoded], config: PrepareConfig
 ) -> tuple[list[MidiFile], list[LeftOut]]:
+    """The pieces that go into the corpus, and the others; of equal ones the first is kept."""
     kept: list[MidiFile] = []
     left_out: list[LeftOut] = []
     first: dict[str, str] = {}
@@ -285,6 +285,8 @@ def _write(
     report: Mapping[str, Any],
     show: Progress,
 ) -> None:
+    from music_gpt.tokenizer import tokenizer_json  # MidiTok costs a second, in each process too
+
     done = 0
     with CorpusWriter(out) as writer:
         for wanted in SPLITS:
@@ -316,8 +318,12 @@ def _check_out(out: Path) -> None:
 
 @contextmanager
 def _writing_to(out: Path) -> Iterator[None]:
+    """Turn what can go wrong while `out` is filled into a sentence."""
     try:
         yield
+    except KeyboardInterrupt as stopped:
+        kept = "Stopped; what was read is kept, and the same command goes on from there."
+        raise KeyboardInterrupt(str(stopped) or kept) from None
     except OSError as error:
         raise InputError(
             f"The tokens folder {out} cannot be written ({error.strerror}); choose a folder on a "

@@ -120,8 +120,8 @@ def assign_splits(
 ) -> list[str]:
     """The split of each piece, given the name of its composition.
 
-    `fixed` says the split of some pieces; the others of their composition follow them. A split
-    with a share gets at least one composition where there are three.
+    `fixed` says the split of some pieces; the others of their composition follow them. If nothing
+    is fixed, each split with a share gets a composition as long as there are enough.
 
     >>> assign_splits(["a", "b", "a"], {0: "test"}, validation=0, test=0, seed=0)
     ['test', 'train', 'test']
@@ -157,12 +157,13 @@ def _fill_empty(
 ) -> dict[str, str]:
     """Give a split that has a share but drew nothing the composition that came nearest to it."""
     queue = sorted(splits, key=lambda name: _position(name, seed))
-    for wanted, share in (("test", test), ("validation", validation)):
-        if share and len(queue) >= 3 and wanted not in splits.values():
-            nearest = next(name for name in queue if splits[name] != "test")
-            splits[nearest] = wanted
-    if len(queue) >= 3 and "train" not in splits.values():
+    if "train" not in splits.values():
         splits[queue[-1]] = "train"
+    for wanted, share in (("validation", validation), ("test", test)):
+        counts = Counter(splits.values())
+        spare = [name for name in queue if counts[splits[name]] > 1]
+        if share and not counts[wanted] and spare:
+            splits[spare[0]] = wanted
     return splits
 
 

@@ -171,11 +171,11 @@ class CorpusWriter:
     folder with a card is whole, and one that was interrupted says so when it is opened.
 
     >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> with CorpusWriter(folder) as writer:
-    ...     writer.add("train", np.array([388, 60, 355, 188, 388]), {"notes": 1, "seconds": 1.0})
-    ...     card = writer.finish({}, tokenizer="{}")
-    >>> Corpus.open(folder).split("train").piece(0).tolist()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with CorpusWriter(folder) as writer:
+    ...         writer.add("train", [388, 60, 355, 188, 388], {"notes": 1, "seconds": 1.0})
+    ...         card = writer.finish({}, tokenizer="{}")
+    ...     Corpus.open(folder).split("train").piece(0).tolist()
     [388, 60, 355, 188, 388]
     """
 

@@ -1,0 +1,409 @@
+"""A folder of MIDI files becomes a tokens folder: the same bytes each time, nothing in silence."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data_prep import encode
+from data_prep.collect import MidiFile
+from data_prep.encode import EncodeCache
+from data_prep.prepare import prepare
+from music_gpt.config import PrepareConfig
+from music_gpt.corpus import Corpus, sha256_of
+from music_gpt.errors import InputError
+from music_gpt.events import EOS, encode_notes
+from music_gpt.midi import midi_bytes, read_piece, write_midi
+from music_gpt.notes import NOTE_DTYPE, Notes
+
+HERE = PrepareConfig(workers=1)
+"""No further processes: they would cost a second for each test."""
+
+
+def music(seed: int, n_notes: int = 120) -> Notes:
+    rng = np.random.default_rng(seed)
+    notes = np.zeros(n_notes, dtype=NOTE_DTYPE)
+    notes["start"] = np.cumsum(rng.uniform(0.1, 0.4, n_notes))
+    notes["end"] = notes["start"] + 0.2
+    notes["pitch"] = 60 + rng.integers(-12, 13, n_notes)
+    notes["velocity"] = rng.integers(30, 100, n_notes)
+    return notes
+
+
+def changed(notes: Notes, *, semitones: int = 0, stretch: float = 1.0) -> Notes:
+    copy = notes.copy()
+    copy["pitch"] = copy["pitch"].astype(int) + semitones
+    copy["start"] *= stretch
+    copy["end"] *= stretch
+    return copy
+
+
+def write_folder(folder: Path, seeds: range) -> Path:
+    for seed in seeds:
+        path = folder / f"{'ab'[seed % 2]}" / f"piece {seed:02d}.mid"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_midi(music(seed), path)
+    return folder
+
+
+def run(midi: Path, out: Path, config: PrepareConfig = HERE) -> dict[str, Any]:
+    return prepare(midi, out, config, progress=False)
+
+
+def content(out: Path) -> dict[str, bytes]:
+    """All that prepare promises to be the same, which is all but the cache."""
+    return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+
+
+def split_of(out: Path) -> dict[str, str]:
+    corpus = Corpus.open(out)
+    return {name: split for split in corpus.splits for name in corpus.split(split).names}
+
+
+@pytest.fixture
+def midi(tmp_path: Path) -> Path:
+    return write_folder(tmp_path / "midi", range(12))
+
+
+def test_every_piece_is_on_disk_with_all_of_its_events(midi: Path, tmp_path: Path) -> None:
+    run(midi, tmp_path / "out")
+    corpus = Corpus.open(tmp_path / "out")
+    corpus.verify()
+    seen = 0
+    for name in corpus.splits:
+        split = corpus.split(name)
+        for i, file in enumerate(split.names):
+            notes = read_piece(midi / file).sounding_notes
+            expected = encode_notes(notes, max_gap_seconds=HERE.max_gap_seconds, eos=True)
+            assert split.piece(i).tolist() == expected.tolist()
+            assert split.piece(i)[0] == split.piece(i)[-1] == EOS
+            assert split.notes[i] == len(notes)
+            seen += 1
+    assert seen == 12
+
+
+def test_the_same_folder_gives_the_same_bytes(midi: Path, tmp_path: Path) -> None:
+    run(midi, tmp_path / "one")
+    run(midi, tmp_path / "two")
+    run(midi, tmp_path / "two")
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+def test_several_processes_give_the_bytes_of_one(tmp_path: Path) -> None:
+    midi = write_folder(tmp_path / "midi", range(50))
+    run(midi, tmp_path / "one")
+    run(midi, tmp_path / "two", PrepareConfig(workers=2))
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+
+
+def test_a_grown_folder_reads_only_what_is_new(
+    midi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(midi, tmp_path / "grown")
+    write_folder(midi, range(14))
+    (midi / "a" / "piece 00.mid").rename(midi / "renamed.MID")
+    (midi / "b" / "piece 01.mid").unlink()
+    read: list[str] = []
+    original = encode._encode_file
+
+    def noted(file: MidiFile, max_gap_seconds: float) -> Any:
+        read.append(file.name)
+        return original(file, max_gap_seconds)
+
+    monkeypatch.setattr(encode, "_encode_file", noted)
+    run(midi, tmp_path / "grown")
+    assert read == ["a/piece 12.mid", "b/piece 13.mid"]
+    run(midi, tmp_path / "fresh")
+    assert content(tmp_path / "grown") == content(tmp_path / "fresh")
+
+
+def test_other_settings_do_not_use_what_was_read_before(midi: Path, tmp_path: Path) -> None:
+    notes = music(99)
+    notes["start"][60:] += 8
+    notes["end"][60:] += 8
+    write_midi(notes, midi / "with a gap.mid")
+    run(midi, tmp_path / "out")
+    run(midi, tmp_path / "out", PrepareConfig(workers=1, max_gap_seconds=2.0))
+    run(midi, tmp_path / "fresh", PrepareConfig(workers=1, max_gap_seconds=2.0))
+    assert content(tmp_path / "out") == content(tmp_path / "fresh")
+    assert len(list((tmp_path / "out" / ".cache").iterdir())) == 1
+
+
+def test_ctrl_c_keeps_what_was_read_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    midi = write_folder(tmp_path / "midi", range(20))
+    original = EncodeCache._learn
+    calls = 0
+
+    def interrupted(self: EncodeCache, chunk: Path) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise KeyboardInterrupt
+        return original(self, chunk)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EncodeCache, "_learn", interrupted)
+        with pytest.raises(KeyboardInterrupt, match="Stopped after 16 of 20 files .* goes on"):
+            run(midi, tmp_path / "out")
+    with pytest.raises(InputError, match="no finished corpus"):
+        Corpus.open(tmp_path / "out")
+    run(midi, tmp_path / "out")
+    run(midi, tmp_path / "fresh")
+    assert content(tmp_path / "out") == content(tmp_path / "fresh")
+
+
+SCRIPT = """
+import sys
+from data_prep.prepare import prepare
+from music_gpt.config import PrepareConfig
+if __name__ == "__main__":
+    try:
+        prepare(sys.argv[1], sys.argv[2], PrepareConfig(workers=2), progress=False)
+    except KeyboardInterrupt as stopped:
+        sys.exit(str(stopped))
+"""
+
+
+def begin(script: Path, midi: Path, out: Path) -> subprocess.Popen[str]:
+    """Start prepare in a process of its own, and wait until it has stored something."""
+    script.write_text(SCRIPT)
+    root = Path(__file__).resolve().parents[1]
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(midi), str(out)],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list(out.glob(".cache/*/*.npz")) and process.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    return process
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_is_killed_goes_on_to_the_same_bytes(how: int, tmp_path: Path) -> None:
+    midi = write_folder(tmp_path / "midi", range(200))
+    out = tmp_path / "out"
+    process = begin(tmp_path / "script.py", midi, out)
+    os.kill(process.pid, how)
+    _, said = process.communicate(timeout=60)
+    if how == signal.SIGINT and process.returncode:  # it was not faster than the signal
+        assert "kept, and the same command goes on from there" in said
+        assert "Traceback" not in said
+    assert len(list(out.glob(".cache/*/*.npz"))) > 0
+    run(midi, out)
+    run(midi, tmp_path / "fresh")
+    assert content(out) == content(tmp_path / "fresh")
+
+
+def test_what_is_no_music_is_named_with_its_reason(midi: Path, tmp_path: Path) -> None:
+    (midi / "noise.mid").write_bytes(b"\xff\xfe" * 50)
+    (midi / "empty.MIDI").write_bytes(b"")
+    (midi / "._piece 00.mid").write_bytes(b"Mac OS X")
+    (midi / "folder.mid").mkdir()
+    (midi / "z copy.mid").write_bytes((midi / "a" / "piece 00.mid").read_bytes())
+    write_midi(music(0), midi / "z same events.mid", text="another text")
+    write_midi(music(50, 10), midi / "few.mid")
+    write_midi(changed(music(51), stretch=0.1), midi / "short.mid")
+    one_key = music(52)
+    one_key["pitch"] = 60
+    write_midi(one_key, midi / "one key.mid")
+    write_midi(changed(music(53, 2000), stretch=0.02), midi / "dense.mid")
+    (midi / "notes.txt").write_text("a text")
+    report = run(midi, tmp_path / "out")
+    kinds = {left["name"]: left["kind"] for left in report["left_out"]}
+    assert kinds == {
+        "noise.mid": "unreadable",
+        "empty.MIDI": "unreadable",
+        "._piece 00.mid": "hidden",
+        "folder.mid": "not a file",
+        "z copy.mid": "double",
+        "z same events.mid": "double",
+        "few.mid": "too few notes",
+        "short.mid": "too short",
+        "one key.mid": "too few pitches",
+        "dense.mid": "too dense",
+    }
+    assert all(left["reason"].endswith(".") for left in report["left_out"])
+    assert report["left_out_counts"]["double"] == 2
+    assert report["other_files"] == {".txt": 1}
+    assert (report["midi_files"], report["pieces"]) == (22, 12)
+    written = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert {**written, "seconds_taken": report["seconds_taken"]} == report
+
+
+def test_a_link_that_leads_back_is_followed_once(midi: Path, tmp_path: Path) -> None:
+    (midi / "a" / "up").symlink_to(midi, target_is_directory=True)
+    (midi / "gone.mid").symlink_to(tmp_path / "nowhere")
+    report = run(midi, tmp_path / "out")
+    assert report["pieces"] == 12
+    assert [left["name"] for left in report["left_out"]] == ["gone.mid"]
+
+
+def test_a_transposed_slower_and_renamed_copy_lands_in_the_same_split(tmp_path: Path) -> None:
+    midi = write_folder(tmp_path / "midi", range(30))
+    for seed in range(30):
+        copy = changed(music(seed), semitones=(seed % 7) - 3, stretch=1.1)
+        write_midi(copy[5:] if seed % 2 else copy[:-5], midi / f"other name {seed:02d}.midi")
+    config = PrepareConfig(workers=1, validation=0.3, test=0.3)
+    report = run(midi, tmp_path / "out", config)
+    assert report["compositions"] == 30
+    assert report["most_similar_across_splits"] == []
+    splits = split_of(tmp_path / "out")
+    assert len(splits) == 60
+    for seed in range(30):
+        original = f"{'ab'[seed % 2]}/piece {seed:02d}.mid"
+        assert splits[original] == splits[f"other name {seed:02d}.midi"]
+    assert set(splits.values()) == {"train", "validation", "test"}
+
+
+def test_no_piece_is_in_two_splits(midi: Path, tmp_path: Path) -> None:
+    run(midi, tmp_path / "out")
+    lines = (tmp_path / "out" / "pieces.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    assert len({record["file"] for record in records}) == len(records) == 12
+    where: dict[str, str] = {}
+    for record in records:
+        assert where.setdefault(record["composition"], record["split"]) == record["split"]
+
+
+def test_maestros_own_split_is_kept(midi: Path, tmp_path: Path) -> None:
+    names = sorted(path.relative_to(midi).as_posix() for path in midi.rglob("*.mid"))
+    wanted = {name: ("train", "validation", "test")[i % 3] for i, name in enumerate(names)}
+    lines = [f'Franz Liszt,"A title, with comma",{s},2018,{n}' for n, s in wanted.items()]
+    header = "canonical_composer,canonical_title,split,year,midi_filename"
+    (midi / "maestro-v9.csv").write_text("\n".join([header, *lines]) + "\n")
+    run(midi, tmp_path / "out")
+    assert split_of(tmp_path / "out") == wanted
+    card = Corpus.open(tmp_path / "out").card
+    assert list(card["licences"]) == ["CC BY-NC-SA 4.0"]
+    assert card["sources"]["maestro-v9"]["pieces"] == 12
+
+
+def test_a_list_of_ones_own_fixes_the_split_of_a_composition(midi: Path, tmp_path: Path) -> None:
+    write_midi(changed(music(0), semitones=2), midi / "copy.mid")
+    (tmp_path / "mine.csv").write_text("path,split\na/piece 00.mid,val\n")
+    config = PrepareConfig(workers=1, test=0, validation=0, split_by=str(tmp_path / "mine.csv"))
+    run(midi, tmp_path / "out", config)
+    splits = split_of(tmp_path / "out")
+    assert splits.pop("a/piece 00.mid") == splits.pop("copy.mid") == "validation"
+    assert set(splits.values()) == {"train"}
+
+
+def test_a_list_of_sources_is_copied_to_each_piece_and_summed(midi: Path, tmp_path: Path) -> None:
+    table = tmp_path / "sources.tsv"
+    table.write_text(
+        "# path\tsource\tlicence\ttier\tkind\n"
+        "a/piece 00.mid\tmutopia\tPublic Domain\tA\tscore\n"
+        "a/piece 02.mid\tmutopia\tCC0\tA\tscore\n"
+    )
+    run(midi, tmp_path / "out", PrepareConfig(workers=1, sources=str(table)))
+    corpus = Corpus.open(tmp_path / "out")
+    records = [record for name in corpus.splits for record in corpus.split(name).records]
+    of = {record["file"]: record for record in records}
+    assert of["a/piece 02.mid"]["licence"] == "CC0"
+    assert of["a/piece 02.mid"]["kind"] == "score"
+    assert of["b/piece 01.mid"]["source"] == ""
+    mutopia = corpus.card["sources"]["mutopia"]
+    assert (mutopia["pieces"], mutopia["licences"]) == (2, ["CC0", "Public Domain"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name,split\n", "no column 'path'"),
+        ("path,split\na/piece 00.mid,best\n", "says split 'best'"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_refused(
+    text: str, said: str, midi: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.csv").write_text(text)
+    with pytest.raises(InputError, match=said):
+        run(midi, tmp_path / "out", PrepareConfig(split_by=str(tmp_path / "mine.csv")))
+    with pytest.raises(InputError, match="cannot be read"):
+        run(midi, tmp_path / "out", PrepareConfig(split_by=str(tmp_path / "nowhere.csv")))
+
+
+def test_a_name_that_is_not_text_is_written_out(midi: Path, tmp_path: Path) -> None:
+    odd = os.fsdecode(b"caf\xe9.mid")
+    try:
+        (midi / odd).write_bytes(midi_bytes(music(70)))
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    run(midi, tmp_path / "out")
+    assert "caf\\xe9.mid" in split_of(tmp_path / "out")
+
+
+def test_a_file_that_kills_its_process_is_left_out_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    midi = write_folder(tmp_path / "midi", range(50))
+    deadly = midi / "a" / "deadly.mid"
+    deadly.write_bytes(b"deadly")
+    cache = EncodeCache(tmp_path / "cache", 10.0)
+    monkeypatch.setattr(cache, "_encode", _die_or_encode)
+    monkeypatch.setenv("TEST_CACHE", str(cache.folder))
+    files = [MidiFile(path.name, path, sha256_of(path)) for path in sorted(midi.rglob("*.mid"))]
+    cache.encode(files, workers=2, progress=lambda what, done, total: None)
+    problems = [file.name for file in files if cache.known[file.sha256].problem]
+    assert problems == ["deadly.mid"]
+
+
+def _die_or_encode(files: list[MidiFile]) -> Path:
+    if any(file.path.read_bytes() == b"deadly" for file in files):
+        os._exit(1)
+    return encode._encode_chunk(files, folder=Path(os.environ["TEST_CACHE"]), max_gap_seconds=10.0)
+
+
+def test_a_place_that_cannot_be_written_is_said_in_a_sentence(midi: Path, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(InputError, match="is a file, but the tokens go into a folder"):
+        run(midi, file)
+    with pytest.raises(InputError, match="cannot be written"):
+        run(midi, file / "below")
+
+
+def test_a_folder_with_other_things_is_not_written_into(midi: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "train-00000.bin").write_text("precious")
+    with pytest.raises(InputError, match="holds other files"):
+        run(midi, tmp_path / "mine")
+    with pytest.raises(InputError, match="holds other files"):
+        run(midi, midi)
+
+
+def test_a_folder_without_midi_files_is_said_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no readable MIDI file"):
+        run(tmp_path / "empty", tmp_path / "out")
+    with pytest.raises(InputError, match="no folder"):
+        run(tmp_path / "nowhere", tmp_path / "out")
+    (tmp_path / "empty" / "x.mid").write_bytes(b"no music")
+    with pytest.raises(InputError, match=r"No piece .*1 unreadable.*x\.mid"):
+        run(tmp_path / "empty", tmp_path / "out")
+
+
+def test_progress_is_shown_on_stderr(
+    midi: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(midi, tmp_path / "out", HERE)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line.split()[0] for line in err.splitlines()] == ["looking", "reading", "writing"]
+    assert "12/12 files" in err

@@ -1,0 +1,151 @@
+"""Pieces of one composition are found whatever their key, tempo and length, and stay together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from data_prep.fingerprint import SKETCH_SIZE, Hashes, fingerprint
+from data_prep.split import (
+    COMMON_HASH,
+    assign_splits,
+    composition_names,
+    compositions,
+    highest_across_splits,
+    similar_pairs,
+)
+from music_gpt.notes import NOTE_DTYPE, Notes
+
+
+def music(seed: int, chords: int = 300) -> Notes:
+    """A melody in random steps over a slower bass."""
+    rng = np.random.default_rng(seed)
+    notes = np.zeros(2 * chords, dtype=NOTE_DTYPE)
+    start = np.cumsum(rng.uniform(0.1, 0.4, chords))
+    notes["start"] = np.repeat(start, 2)
+    notes["end"] = notes["start"] + 0.2
+    notes["pitch"][0::2] = 45 + rng.integers(-8, 9, chords)
+    notes["pitch"][1::2] = 72 + rng.integers(-10, 11, chords)
+    notes["velocity"] = 64
+    return np.sort(notes, order=["start", "pitch"])
+
+
+def performed(notes: Notes, seed: int, *, slips: float = 0.02) -> Notes:
+    """As a pianist plays it: another tempo, chords not quite together, a few wrong notes."""
+    rng = np.random.default_rng(seed)
+    played = notes.copy()
+    played["start"] = played["start"] * 1.2 + rng.uniform(0, 0.03, len(notes))
+    wrong = rng.random(len(notes)) < slips
+    played["pitch"][wrong] += 1
+    return np.sort(played, order=["start", "pitch"])
+
+
+def groups(pieces: list[Notes]) -> list[int]:
+    pairs = similar_pairs([fingerprint(piece) for piece in pieces])
+    return [int(group) for group in compositions(len(pieces), pairs)]
+
+
+def test_a_transposed_and_slower_copy_has_the_same_fingerprint() -> None:
+    notes = music(1)
+    copy = notes.copy()
+    copy["pitch"] += 5
+    copy["start"] *= 1.5
+    assert fingerprint(notes).tolist() == fingerprint(copy).tolist()
+    assert len(fingerprint(notes)) > 100
+
+
+def test_a_performance_belongs_to_its_score() -> None:
+    assert groups([music(1), music(2), performed(music(1), 7)]) == [0, 1, 0]
+
+
+def test_a_piece_with_cut_ends_belongs_to_the_whole_piece() -> None:
+    assert groups([music(2), music(1, 4000), music(1, 4000)[3000:4200]]) == [0, 1, 1]
+
+
+def test_pieces_of_random_notes_are_different_compositions() -> None:
+    assert groups([music(seed) for seed in range(20)]) == list(range(20))
+
+
+def test_scales_and_broken_chords_make_no_two_pieces_one() -> None:
+    figures = []
+    for pattern in ([0, 4, 7, 4], [0, 2, 4, 5, 7, 9, 11], [0, 7]):
+        for seed in (1, 2):
+            notes = music(seed, 200)
+            notes["pitch"][: 2 * 100] = np.resize(60 + np.array(pattern), 2 * 100)
+            figures.append(notes)
+    own = groups(figures)
+    assert all(own[i] == own[i % 2] for i in range(6))  # by the random half that they share
+    assert own[0] != own[1]
+
+
+def test_a_hundred_performances_of_one_piece_are_one_composition() -> None:
+    n = 4 * COMMON_HASH
+    assert set(groups([performed(music(1, 100), seed, slips=0.0) for seed in range(n)])) == {0}
+
+
+def test_a_turn_that_many_pieces_have_does_not_chain_them() -> None:
+    rng = np.random.default_rng(0)
+    common = rng.integers(0, 2**63, 7, dtype=np.uint64)
+    sketches: list[Hashes] = [
+        np.unique(np.concatenate([common, rng.integers(0, 2**63, 60, dtype=np.uint64)]))
+        for _ in range(100)
+    ]
+    pairs = similar_pairs(sketches)
+    assert len(pairs.first) == 0
+    assert compositions(100, pairs).tolist() == list(range(100))
+
+
+def test_the_sketch_of_a_long_piece_is_bounded() -> None:
+    assert len(fingerprint(music(1, 20_000))) == SKETCH_SIZE
+
+
+def test_a_piece_without_notes_has_no_fingerprint_and_is_its_own_composition() -> None:
+    assert len(fingerprint(np.zeros(0, dtype=NOTE_DTYPE))) == 0
+    assert groups([music(1)[:0], music(1)[:0], music(1)]) == [0, 1, 2]
+    assert groups([]) == []
+
+
+def test_a_composition_keeps_its_name_when_files_come_later() -> None:
+    checksums = ["5" * 64, "3" * 64, "7" * 64]
+    assert composition_names(np.array([0, 1, 0]), checksums) == ["5" * 16, "3" * 16, "5" * 16]
+
+
+def test_pieces_keep_their_split_when_a_corpus_grows() -> None:
+    names = [f"{i:04d}" for i in range(2000)]
+    few = assign_splits(names[:500], {}, validation=0.1, test=0.1, seed=3)
+    many = assign_splits(names, {}, validation=0.1, test=0.1, seed=3)
+    assert many[:500] == few
+    assert many.count("test") == pytest.approx(200, abs=50)
+    assert many.count("validation") == pytest.approx(200, abs=50)
+    assert assign_splits(names, {}, validation=0.1, test=0.1, seed=4) != many
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_three_compositions_are_enough_for_three_splits(seed: int) -> None:
+    splits = assign_splits(["a", "b", "c"], {}, validation=0.1, test=0.1, seed=seed)
+    assert sorted(splits) == ["test", "train", "validation"]
+
+
+def test_one_or_two_compositions_go_to_training_first() -> None:
+    for seed in range(20):
+        assert assign_splits(["a", "a"], {}, validation=0.4, test=0.4, seed=seed) == ["train"] * 2
+        two = assign_splits(["a", "b"], {}, validation=0.1, test=0.1, seed=seed)
+        assert "train" in two
+
+
+def test_a_split_without_a_share_stays_empty() -> None:
+    names = [str(i) for i in range(100)]
+    assert set(assign_splits(names, {}, validation=0, test=0.2, seed=0)) == {"train", "test"}
+
+
+def test_the_other_performances_follow_a_piece_whose_split_is_fixed() -> None:
+    splits = assign_splits(["a", "b", "a"], {2: "validation"}, validation=0, test=0, seed=0)
+    assert splits == ["validation", "train", "validation"]
+
+
+def test_the_likest_pieces_across_splits_are_found() -> None:
+    pieces = [music(1), performed(music(1), 7), music(2), performed(music(2), 8, slips=0.2)]
+    pairs = similar_pairs([fingerprint(piece) for piece in pieces])
+    across = highest_across_splits(pairs, ["train", "test", "train", "test"])
+    assert (pairs.first[across[0]], pairs.second[across[0]]) == (0, 1)
+    assert highest_across_splits(pairs, ["train"] * 4) == []
