@@ -9,6 +9,7 @@ The module knows the event vocabulary but neither MIDI nor the network.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,6 +36,8 @@ from music_gpt.events import (
 LOWEST_KEY, HIGHEST_KEY = 21, 108
 """The piano's keys: transposition keeps every crop inside them."""
 N_STRETCHES = 5
+LOOK_BACK = 128
+"""Tokens read at once in search of the velocity in force: it is told about every 20 tokens."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ def _augmentations(
 class CropBatches(IterableDataset[Tensor]):
     """Endless batches (B, T + 1) int64 of augmented crops; epoch after epoch, each a permutation.
 
-    `rank` of `n_ranks` processes takes every n_ranks-th crop, so all of them see equally many.
+    `rank` of `n_ranks` processes takes every n_ranks-th batch, so all of them see equally many.
     A crop starts with EOS (head of the piece) or with the velocity that is in force there; crops of
     pieces that end early are filled with PAD, which the loss leaves out.
     """
@@ -145,17 +148,19 @@ class CropBatches(IterableDataset[Tensor]):
         epoch, i = divmod(number, self.crops_per_epoch)
         crops = self._crops_of_epoch(epoch)
         piece, start = self.split.piece(int(crops.piece[i])), int(crops.start[i])
-        factor = float(crops.stretch[i])
-        # a stretched crop has other waits and so another number of tokens: read some to spare
-        n_read = self.context + 1 if factor == 1.0 else int(1.2 * (self.context + 1)) + 8
+        factor, bins = float(crops.stretch[i]), int(crops.velocity[i])
+        # other waits and velocities change the number of tokens a little: read some to spare
+        n_read = self.context + 1
+        if factor != 1.0 or bins:
+            n_read = int(1.1 * n_read) + 8
         ids = cut_crop(piece, start, n_read)
         if factor != 1.0:
             ids = stretch_ids(ids, factor)
+        if bins:
+            ids = shift_velocity_ids(ids, bins)
         ids = ids[: self.context + 1]
         if crops.transpose[i]:
             ids = transpose_ids(ids, int(crops.transpose[i]), low=LOWEST_KEY, high=HIGHEST_KEY)
-        if crops.velocity[i]:
-            ids = shift_velocity_ids(ids, int(crops.velocity[i]))
         return ids
 
     def batch(self, number: int) -> Tensor:
@@ -183,10 +188,19 @@ def cut_crop(piece: Ids, start: int, n_tokens: int) -> Ids:
     """
     ids = np.array(piece[start : start + n_tokens])
     if start > 0:
-        velocity = velocity_in_force(piece[: start + 1])
+        velocity = _velocity_after(piece, start)
         if velocity >= 0:
             ids[0] = VELOCITY + velocity
     return ids
+
+
+def _velocity_after(piece: Ids, place: int) -> int:
+    """The velocity bin in force after the event at `place`, or -1; searched for backwards."""
+    for end in range(place + 1, 0, -LOOK_BACK):
+        velocity = velocity_in_force(piece[max(end - LOOK_BACK, 0) : end])
+        if velocity >= 0:
+            return velocity
+    return -1
 
 
 class Windows(IterableDataset[Tensor]):
@@ -259,4 +273,13 @@ def loader(dataset: IterableDataset[Tensor], n_workers: int, *, pin: bool) -> Da
         persistent_workers=n_workers > 0,
         prefetch_factor=8 if n_workers else None,
         multiprocessing_context="spawn" if n_workers else None,
+        worker_init_fn=_leave_signals_to_the_training if n_workers else None,
+        # a generator of its own: the random numbers of the network are not moved on by a loader
+        generator=torch.Generator(),
     )
+
+
+def _leave_signals_to_the_training(_: int) -> None:
+    """Ctrl-C reaches every process of a terminal; the training ends its loaders when it is done."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)

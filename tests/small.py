@@ -1,0 +1,77 @@
+"""Small tokens folders and networks: what the tests of data, training and figures stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from music_gpt.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from music_gpt.corpus import Corpus, CorpusWriter, Split
+from music_gpt.events import Ids, encode_notes
+from music_gpt.model import GPT
+from music_gpt.notes import NOTE_DTYPE, Notes
+
+NETWORK = ModelConfig(n_layers=2, d_model=16, d_ff=32, n_heads=2, n_kv_heads=2, context=32)
+PLAIN = DataConfig(batch_size=4, transpose=0, stretch=0.0, velocity_bins=0)
+"""Crops as they lie on disk."""
+
+
+def melody(seed: int, n_notes: int) -> Notes:
+    """Notes that overlap, with changing velocities, all inside the piano's keys."""
+    rng = np.random.default_rng(seed)
+    notes = np.zeros(n_notes, NOTE_DTYPE)
+    notes["start"] = np.sort(rng.uniform(0, 0.3 * n_notes, n_notes))
+    notes["end"] = notes["start"] + rng.uniform(0.05, 2.0, n_notes)
+    notes["pitch"] = rng.integers(30, 100, n_notes)
+    notes["velocity"] = rng.integers(1, 128, n_notes)
+    return notes
+
+
+def piece(seed: int, n_notes: int) -> Ids:
+    return encode_notes(melody(seed, n_notes), eos=True)
+
+
+def tokens_folder(folder: Path, splits: Mapping[str, list[int]], *, seed: int = 0) -> Path:
+    """A tokens folder with a piece of so many notes for each number."""
+    with CorpusWriter(folder) as writer:
+        for name, sizes in splits.items():
+            for size in sizes:
+                seed += 1
+                record = {"file": f"{seed}.mid", "notes": size, "seconds": 0.3 * size}
+                writer.add(name, piece(seed, size), record)
+        writer.finish({"sources": {"made": {}}, "licences": {"made": "CC0"}}, tokenizer="{}")
+    return folder
+
+
+def split_of(folder: Path, sizes: list[int]) -> Split:
+    return Corpus.open(tokens_folder(folder, {"train": sizes})).split("train")
+
+
+def random_network(seed: int = 0, **changes: Any) -> GPT:
+    """A network whose answers differ from token to token."""
+    torch.manual_seed(seed)
+    model = GPT(ModelConfig(**{**NETWORK.to_dict(), "zero_init": False, **changes}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def run_config(
+    *,
+    model: Mapping[str, Any] | None = None,
+    data: Mapping[str, Any] | None = None,
+    optim: Mapping[str, Any] | None = None,
+    **train: Any,
+) -> RunConfig:
+    """A run of seconds on one thread; keyword arguments change single knobs."""
+    return RunConfig(
+        ModelConfig(**{**NETWORK.to_dict(), **(model or {})}),
+        DataConfig(**{"batch_size": 4, **(data or {})}),
+        OptimConfig(**{"warmup_steps": 3, **(optim or {})}),
+        TrainConfig(**{"precision": "fp32", "device": "cpu", **train}),
+    )
