@@ -9,10 +9,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from music_gpt.errors import InputError
 
+MAX_LAYERS, MAX_CONTEXT = 1000, 131_072
+"""Bounds on what the weights in a file do not bound: a hostile checkpoint must cost little."""
+MAX_SEED = 2**63 - 1
 N_EVENTS = 390
 """Size of the event vocabulary: a fact of the tokenizer (`music_gpt.tokenizer`), not a knob."""
 
@@ -23,8 +26,20 @@ def _require(condition: bool, name: str, value: object, allowed: str) -> None:
         raise InputError(f"{name} is {value!r}, but it has to be {allowed}.")
 
 
-def _finite(value: float) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)
+def _finite(value: object) -> bool:
+    return _is_number(value, (int, float)) and abs(cast(float, value)) < math.inf
+
+
+def _whole(value: object, low: int, high: float = math.inf) -> bool:
+    return _is_number(value, int) and low <= cast(int, value) <= high
+
+
+def _require_seed(value: object) -> None:
+    _require(_whole(value, 0, MAX_SEED), "seed", value, f"a whole number from 0 to {MAX_SEED}")
+
+
+def _is_number(value: object, kind: type | tuple[type, ...]) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)  # to Python, True is an int
 
 
 @dataclass(frozen=True)
@@ -67,15 +82,16 @@ class ModelConfig:
     """Share of activations dropped after the embedding and after each residual part."""
 
     def __post_init__(self) -> None:
-        for name in ("n_layers", "d_model", "d_ff", "n_heads", "n_kv_heads", "vocab_size"):
+        for name in ("d_model", "d_ff", "n_heads", "n_kv_heads", "vocab_size"):
             value = getattr(self, name)
-            _require(isinstance(value, int) and value >= 1, name, value, "a whole number from 1 up")
-        _require(
-            isinstance(self.context, int) and self.context >= 2,
-            "context",
-            self.context,
-            "a whole number from 2 up",
-        )
+            _require(_whole(value, 1), name, value, "a whole number from 1 up")
+        for name, low, high in (("n_layers", 1, MAX_LAYERS), ("context", 2, MAX_CONTEXT)):
+            value = getattr(self, name)
+            allowed = f"a whole number from {low} to {high:,}"
+            _require(_whole(value, low, high), name, value, allowed)
+        for name in ("bias", "qkv_bias", "head_bias", "tie_head", "qk_norm", "zero_init"):
+            value = getattr(self, name)
+            _require(isinstance(value, bool), name, value, "true or false")
         _require(
             self.d_model % self.n_heads == 0,
             "n_heads",
@@ -206,18 +222,20 @@ class DataConfig:
     """Processes that prepare batches; 0 does it in the training process."""
 
     def __post_init__(self) -> None:
-        _require(self.batch_size >= 1, "batch_size", self.batch_size, "a whole number from 1 up")
-        _require(0 <= self.transpose <= 12, "transpose", self.transpose, "between 0 and 12")
+        for name, low, high, allowed in (
+            ("batch_size", 1, math.inf, "a whole number from 1 up"),
+            ("transpose", 0, 12, "a whole number between 0 and 12"),
+            ("velocity_bins", 0, 8, "a whole number between 0 and 8"),
+            ("workers", 0, 64, "a whole number between 0 and 64"),
+        ):
+            value = getattr(self, name)
+            _require(_whole(value, low, high), name, value, allowed)
         _require(
             _finite(self.stretch) and 0 <= self.stretch <= 0.5,
             "stretch",
             self.stretch,
             "between 0 and 0.5",
         )
-        _require(
-            0 <= self.velocity_bins <= 8, "velocity_bins", self.velocity_bins, "between 0 and 8"
-        )
-        _require(0 <= self.workers <= 64, "workers", self.workers, "between 0 and 64")
 
 
 @dataclass(frozen=True)
@@ -257,7 +275,9 @@ class OptimConfig:
             value = getattr(self, name)
             _require(_finite(value) and 0 <= value < 1, name, value, "at least 0 and below 1")
         _require(
-            len(self.betas) == 2 and all(_finite(b) and 0 <= b < 1 for b in self.betas),
+            isinstance(self.betas, (tuple, list))
+            and len(self.betas) == 2
+            and all(_finite(b) and 0 <= b < 1 for b in self.betas),
             "betas",
             self.betas,
             "two numbers, at least 0 and below 1",
@@ -268,7 +288,12 @@ class OptimConfig:
             self.weight_decay,
             "0 or more",
         )
-        _require(self.warmup_steps >= 0, "warmup_steps", self.warmup_steps, "0 or more")
+        _require(
+            _whole(self.warmup_steps, 0),
+            "warmup_steps",
+            self.warmup_steps,
+            "a whole number, 0 or more",
+        )
         for name in ("cooldown", "final_lr"):
             value = getattr(self, name)
             _require(_finite(value) and 0 <= value <= 1, name, value, "between 0 and 1")
@@ -298,7 +323,7 @@ class TrainConfig:
     validate_every_steps: int = 500
     """Steps between two measurements on the validation split."""
     validate_tokens: int = 131_072
-    """Tokens of the validation split that such a measurement reads, spread evenly."""
+    """Tokens of the validation split that such a measurement reads, spread evenly; 0 for all."""
     save_every_minutes: float = 3.0
     """Minutes between two checkpoints to resume from."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
@@ -315,12 +340,23 @@ class TrainConfig:
     """Seed of the initial weights and of the order of the crops."""
 
     def __post_init__(self) -> None:
-        for name in ("max_steps", "max_minutes", "epochs", "seed", "validate_tokens"):
+        for name in ("max_minutes", "epochs"):
             value = getattr(self, name)
             _require(_finite(value) and value >= 0, name, value, "0 or more")
+        for name in ("max_steps", "validate_tokens"):
+            value = getattr(self, name)
+            _require(_whole(value, 0), name, value, "a whole number, 0 or more")
+        _require(
+            bool(self.max_steps or self.max_minutes or self.epochs),
+            "epochs",
+            self.epochs,
+            "above 0 where neither max_steps nor max_minutes says when the run ends",
+        )
         for name in ("accumulate", "validate_every_steps", "devices", "num_nodes"):
             value = getattr(self, name)
-            _require(isinstance(value, int) and value >= 1, name, value, "a whole number from 1 up")
+            _require(_whole(value, 1), name, value, "a whole number from 1 up")
+        _require_seed(self.seed)
+        _require(isinstance(self.compile, bool), "compile", self.compile, "true or false")
         _require(
             _finite(self.save_every_minutes) and self.save_every_minutes > 0,
             "save_every_minutes",
@@ -400,22 +436,37 @@ class PrepareConfig:
     """TSV file with the columns path, source, licence and kind, copied to pieces.jsonl."""
 
     def __post_init__(self) -> None:
-        _require(0 <= self.workers <= 256, "workers", self.workers, "between 0 and 256")
+        _require(
+            _whole(self.workers, 0, 256),
+            "workers",
+            self.workers,
+            "a whole number between 0 and 256",
+        )
         for name in ("validation", "test"):
             value = getattr(self, name)
             _require(_finite(value) and 0 <= value <= 0.5, name, value, "between 0 and 0.5")
+        _require(
+            self.validation + self.test < 1,
+            "validation + test",
+            self.validation + self.test,
+            "below 1, so that something is left to train on",
+        )
         for name in ("min_notes", "min_pitches"):
             value = getattr(self, name)
-            _require(value >= 1, name, value, "a whole number from 1 up")
+            _require(_whole(value, 1), name, value, "a whole number from 1 up")
         _require(
             _finite(self.max_notes_per_second) and self.max_notes_per_second > 0,
             "max_notes_per_second",
             self.max_notes_per_second,
             "a number above 0",
         )
-        for name in ("min_seconds", "seed"):
-            value = getattr(self, name)
-            _require(_finite(value) and value >= 0, name, value, "0 or more")
+        _require(
+            _finite(self.min_seconds) and self.min_seconds >= 0,
+            "min_seconds",
+            self.min_seconds,
+            "0 or more",
+        )
+        _require_seed(self.seed)
         _require(
             _finite(self.max_gap_seconds) and self.max_gap_seconds >= 1,
             "max_gap_seconds",
@@ -449,7 +500,7 @@ class SamplingConfig:
             "between 0 and 10",
         )
         _require(
-            isinstance(self.top_k, int) and self.top_k >= 0,
+            _whole(self.top_k, 0),
             "top_k",
             self.top_k,
             "a whole number, 0 or more",

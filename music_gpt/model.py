@@ -139,8 +139,8 @@ class Attention(nn.Module):
             q, k = rotate(q, *rope), rotate(k, *rope)
         if cache is not None:
             k, v = cache.write(self.layer, k, v)
-            q = q.to(k.dtype)
-        mixed = attend(q, k, v)  # (B, H, T, K)
+        # a cache may hold another type of number than the network computes with
+        mixed = attend(q.to(k.dtype), k, v).to(q.dtype)  # (B, H, T, K)
         return cast(Tensor, self.proj(mixed.transpose(1, 2).reshape(n_batch, n_time, d_model)))
 
 
@@ -289,10 +289,11 @@ class GPT(nn.Module):
         halved for causality.
         """
         n_time = self.config.context if n_time is None else n_time
-        embedded = self.embedding.weight.numel()
+        # what is only looked up costs nothing; a tied embedding multiplies as the head
+        looked_up = 0 if self.config.tie_head else self.embedding.weight.numel()
         if self.positions is not None:
-            embedded += self.positions.weight.numel()
-        weights = self.n_parameters - (0 if self.config.tie_head else embedded)
+            looked_up += self.positions.weight.numel()
+        weights = self.n_parameters - looked_up
         return 6.0 * weights + 6.0 * self.config.n_layers * self.config.d_model * n_time
 
 

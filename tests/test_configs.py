@@ -1,0 +1,194 @@
+"""The files in configs/: each is a run that the command line takes, and tells the truth."""
+
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from music_gpt import cli
+from music_gpt.config import N_EVENTS, PRESETS, ModelConfig, RunConfig, TrainConfig
+from music_gpt.model import GPT
+
+FOLDER = Path(__file__).parent.parent / "configs"
+FILES = sorted(FOLDER.glob("*.yaml"))
+HEAD = ("machine", "minutes", "expected")
+
+every_file = pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """What `music-gpt train` asked of the training, which does not run."""
+    calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def train(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        calls.append((args, kwargs))
+        return {
+            "finished": True,
+            "steps": 1,
+            "tokens": 1,
+            "minutes": 0.0,
+            "nats_per_token": None,
+            "checkpoint": "",
+        }
+
+    monkeypatch.setitem(sys.modules, "music_gpt.training", SimpleNamespace(train=train))
+    return calls
+
+
+def run_config(asked: list[Any], *words: str) -> RunConfig:
+    """The run that these words lead to."""
+    assert cli.main(["train", "--tokens", "tokens", "--out", "out", *words]) == 0
+    ((args, kwargs),) = asked
+    assert args[:2] == ("tokens", "out")
+    assert kwargs == {"resume": False, "init_from": None}
+    assert isinstance(args[2], RunConfig)
+    return args[2]
+
+
+def head(file: Path) -> dict[str, str]:
+    """The comment that a file opens with: `what` it is, and the facts under their names."""
+    lines = []
+    for line in file.read_text("utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line[1:].strip())
+    facts = dict(line.split(": ", 1) for line in lines if line.split(": ")[0] in HEAD)
+    return {"what": lines[0], **facts}
+
+
+def table() -> dict[str, dict[str, str]]:
+    """The table of configs/README.md: a row for each file name."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in (FOLDER / "README.md").read_text("utf-8").splitlines()
+        if line.startswith("|")
+    ]
+    names = rows[0]
+    links = {row[0]: dict(zip(names, row, strict=True)) for row in rows[2:]}
+    found = {re.fullmatch(r"\[(.+)\]\(\1\)", link): row for link, row in links.items()}
+    assert None not in found
+    return {match[1]: row for match, row in found.items() if match}
+
+
+def test_there_is_a_file_for_every_preset() -> None:
+    assert {file.stem for file in FILES} == set(PRESETS)
+
+
+@every_file
+def test_the_command_line_reads_the_file_as_its_preset(file: Path, asked: list[Any]) -> None:
+    run = run_config(asked, "--config", str(file))
+    assert run.model == ModelConfig.preset(file.stem)
+
+
+@every_file
+def test_what_the_file_says_is_what_is_run(file: Path, asked: list[Any]) -> None:
+    run, said = run_config(asked, "--config", str(file)).to_dict(), yaml.safe_load(file.read_text())
+    assert list(said) == [section for section in run if section in said]  # in the order of config
+    for section, values in said.items():
+        for name, value in values.items():
+            is_run = run[section][name]
+            assert (list(is_run) if isinstance(is_run, tuple) else is_run) == value
+
+
+@every_file
+def test_the_file_states_the_whole_size_of_its_network(file: Path) -> None:
+    said = yaml.safe_load(file.read_text())["model"]
+    assert {"n_layers", "d_model", "d_ff", "n_heads", "n_kv_heads", "context"} <= set(said)
+
+
+def test_what_a_file_leaves_out_keeps_its_default(asked: list[Any]) -> None:
+    run = run_config(asked, "--config", str(FOLDER / "small.yaml"))
+    assert run.optim == RunConfig().optim
+    assert run.train.seed == TrainConfig().seed
+
+
+def test_a_flag_behind_the_file_wins_over_it(asked: list[Any]) -> None:
+    run = run_config(
+        asked,
+        *("--config", str(FOLDER / "lecture.yaml")),
+        *("--model.vocab_size", "390", "--data.batch_size", "3", "--max-minutes", "8"),
+    )
+    assert (run.model.vocab_size, run.data.batch_size, run.train.max_minutes) == (390, 3, 8.0)
+    assert run.model.activation == "relu"
+
+
+def test_the_flags_for_a_gpu_leave_the_default_run_the_same(asked: list[Any]) -> None:
+    file = FOLDER / "default.yaml"
+    flags = next(line for line in file.read_text().splitlines() if line.startswith("#   --"))
+    run = run_config(asked, "--config", str(file), *flags.strip("# ").split())
+    settings = yaml.safe_load(file.read_text())
+    crops_a_step = settings["data"]["batch_size"] * settings["train"]["accumulate"]
+    assert run.data.batch_size * run.train.accumulate == crops_a_step
+    assert crops_a_step * run.model.context == 65_536
+    assert run.train.compile
+
+
+def test_a_network_for_text_says_how_to_train_it_on_music() -> None:
+    for file in FILES:
+        speaks_of_it = "--model.vocab_size 390" in file.read_text()
+        assert speaks_of_it == (PRESETS[file.stem].vocab_size != N_EVENTS)
+
+
+def test_an_unknown_knob_in_a_file_is_one_sentence(
+    tmp_path: Path, asked: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "typo.yaml"
+    file.write_text("model:\n  n_layer: 4\n")
+    assert cli.main(["train", "--tokens", "t", "--out", "o", "--config", str(file)]) == 2
+    assert asked == []
+    said = capsys.readouterr().err
+    assert "n_layer" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_bad_value_in_a_file_is_the_sentence_of_its_knob(
+    tmp_path: Path, asked: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("model:\n  n_heads: 7\n")
+    assert cli.main(["train", "--tokens", "t", "--out", "o", "--config", str(file)]) == 2
+    assert asked == []
+    assert capsys.readouterr().err == (
+        "music-gpt: n_heads is 7, but it has to be a divisor of d_model (512).\n"
+    )
+
+
+@every_file
+def test_the_file_opens_with_what_it_is_and_what_to_expect(file: Path) -> None:
+    said = head(file)
+    assert said["what"].endswith(".")
+    assert set(HEAD) <= set(said)
+    assert all(said.values())
+
+
+def test_the_table_lists_the_files_that_exist() -> None:
+    assert sorted(table()) == [file.name for file in FILES]
+
+
+@every_file
+def test_the_table_tells_the_true_number_of_parameters(file: Path) -> None:
+    with torch.device("meta"):
+        model = GPT(PRESETS[file.stem])
+    assert table()[file.name]["parameters"] == f"{model.n_parameters:,}"
+
+
+@every_file
+def test_the_table_describes_the_network(file: Path) -> None:
+    c = PRESETS[file.stem]
+    assert table()[file.name]["network"] == (
+        f"{c.n_layers} × {c.d_model}/{c.d_ff}, {c.norm}-norm, "
+        f"{c.activation.upper().replace('RELU', 'ReLU')}, "
+        f"{'rotary' if c.positions == 'rope' else 'learned'} positions"
+    )
+
+
+@every_file
+def test_the_table_and_the_file_expect_the_same(file: Path) -> None:
+    row, said = table()[file.name], head(file)
+    assert (row["machine"], row["minutes"], row["expected loss"]) == tuple(said[k] for k in HEAD)
