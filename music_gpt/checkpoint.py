@@ -8,6 +8,7 @@ taken. The module knows nothing of training loops.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -17,7 +18,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from music_gpt.config import ModelConfig
@@ -29,6 +30,8 @@ FORMAT_VERSION = 1
 BUNDLED_FOLDER = Path(__file__).parent / "pretrained"
 MAX_PARAMETERS = 2_000_000_000
 """A file that claims to hold more is not ours."""
+MAX_POSITION_NUMBERS = 1 << 24
+"""Bound on context times width of a head: rotary positions lie in memory, but not in the file."""
 
 
 def bundled_checkpoint() -> Path:
@@ -67,17 +70,19 @@ def save_checkpoint(
         "card": dict(card),
     }
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    data = save(tensors, metadata={"music_gpt": json.dumps(about, ensure_ascii=False)})
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, beside, metadata={"music_gpt": json.dumps(about, ensure_ascii=False)})
+        beside.write_bytes(data)  # not safetensors' own writer: only the owner could read its files
         beside.replace(path)
-    except (OSError, SafetensorError) as error:
+    except OSError as error:
         raise InputError(
-            f"The checkpoint {path} could not be written ({error}); free some space or choose "
-            "another folder."
+            f"The checkpoint {path} could not be written ({error.strerror}); free some space or "
+            "choose another folder."
         ) from error
     finally:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # there may be no such folder
+            beside.unlink(missing_ok=True)
 
 
 def load_checkpoint(path: str | Path | None = None) -> tuple[GPT, dict[str, Any]]:
@@ -92,15 +97,16 @@ def load_checkpoint(path: str | Path | None = None) -> tuple[GPT, dict[str, Any]
     try:
         with safe_open(path, framework="pt") as file:
             about = _read_about(path, file.metadata())
-            model = _empty_model(path, about)
-            expected = _expected_shapes(model)
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - safe_open is no mapping
-            if shapes != expected:
+            config = _read_config(path, about["model"])
+            if shapes != _expected_shapes(config):
                 raise InputError(_foreign(path, "its tensors do not fit its configuration"))
-            state = {name: file.get_tensor(name).float() for name in expected}
-    except SafetensorError as error:
+            state = {name: file.get_tensor(name).float() for name in shapes}
+    except (OSError, SafetensorError) as error:
         raise InputError(_foreign(path, str(error))) from error
-    return _filled(model, state), {**about["card"], "file": path.name, "sha256": _sha256(path)}
+    if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
+        raise InputError(_foreign(path, "some of its weights are no numbers"))
+    return _filled(config, state), {**about["card"], "file": path.name, "sha256": _sha256(path)}
 
 
 def _read_about(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
@@ -108,9 +114,7 @@ def _read_about(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any
     try:
         about = json.loads((metadata or {})["music_gpt"])
         version, vocabulary = about["version"], about["vocabulary_hash"]
-        if not isinstance(about["card"], dict) or not isinstance(about["model"], dict):
-            raise TypeError
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise InputError(_foreign(path, "it carries no music_gpt card")) from None
     if version != FORMAT_VERSION:
         raise InputError(
@@ -122,36 +126,41 @@ def _read_about(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any
             f"{path} was trained on another event vocabulary, so its output would be noise; "
             "use a checkpoint of this version."
         )
+    if not isinstance(about.get("card"), dict) or not isinstance(about.get("model"), dict):
+        raise InputError(_foreign(path, "its card is incomplete"))
     return dict(about)
 
 
-def _empty_model(path: Path, about: Mapping[str, Any]) -> GPT:
-    """The network without memory behind it: shapes can be compared before anything is allocated."""
+def _read_config(path: Path, values: dict[str, Any]) -> ModelConfig:
+    """The configuration in a file; nothing that it asks for is made yet."""
     try:
-        config = ModelConfig.from_dict(about["model"])
+        config = ModelConfig.from_dict(values)
     except (InputError, TypeError) as error:
         raise InputError(_foreign(path, str(error))) from error
     size = config.n_layers * config.d_model * (config.d_model + config.d_ff)
-    if size + (config.vocab_size + config.context) * config.d_model > MAX_PARAMETERS:
+    size += (config.vocab_size + config.context) * config.d_model
+    if size > MAX_PARAMETERS or config.context * config.d_head > MAX_POSITION_NUMBERS:
         raise InputError(_foreign(path, "its configuration is too large to be real"))
+    return config
+
+
+def _expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """What the file of such a network holds; no memory is taken for it."""
     with torch.device("meta"):
-        return GPT(config)
-
-
-def _expected_shapes(model: GPT) -> dict[str, tuple[int, ...]]:
+        model = GPT(config)
     shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
-    if model.config.tie_head:
+    if config.tie_head:
         del shapes["head.weight"]
     return shapes
 
 
-def _filled(model: GPT, state: dict[str, Tensor]) -> GPT:
-    """The real network with these weights."""
-    real = GPT(model.config)
-    if model.config.tie_head:
+def _filled(config: ModelConfig, state: dict[str, Tensor]) -> GPT:
+    """The network with these weights."""
+    model = GPT(config)
+    if config.tie_head:
         state = {**state, "head.weight": state["embedding.weight"]}
-    real.load_state_dict(state)
-    return real.eval()
+    model.load_state_dict(state)
+    return model.eval()
 
 
 def _sha256(path: Path) -> str:
