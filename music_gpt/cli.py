@@ -360,7 +360,7 @@ def _print_json(value: Any) -> None:
 def _prepared(report: dict[str, Any], out: str) -> str:
     lines = [
         f"{name}: {split['pieces']:,} pieces, {split['notes']:,} notes, "
-        f"{split['seconds'] / 3600:.1f} hours, {split['tokens']:,} tokens"
+        f"{split['hours']:.1f} hours, {split['tokens']:,} tokens"
         for name, split in report["splits"].items()
     ]
     n_left_out = len(report["left_out"])
