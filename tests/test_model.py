@@ -517,6 +517,16 @@ def test_dropout_acts_in_training_only() -> None:
     assert not torch.allclose(model(ids), model(ids), atol=1e-2)
 
 
+def test_dropout_stands_behind_the_embedding_and_behind_each_residual_part() -> None:
+    model = shaken(ModelConfig(**SHRUNK, dropout=0.3))
+    dropped: list[str] = []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Dropout):
+            module.register_forward_hook(lambda *_, name=name: dropped.append(name))
+    model(some_ids(model.config, 1, 5))
+    assert dropped == ["dropout", *(f"blocks.{i}.dropout" for i in (0, 0, 1, 1, 2, 2))]
+
+
 def test_without_dropout_training_and_use_are_the_same() -> None:
     model = shaken(ModelConfig(**SHRUNK))
     ids = some_ids(model.config, 1, 12)
