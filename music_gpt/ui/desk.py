@@ -11,6 +11,7 @@ import json
 import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -61,15 +62,15 @@ class Shelf:
     """A folder for files that are about to be handed out, each in a folder of its own."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="music-gpt-", ignore_cleanup_errors=True)
+        self._folder = Path(tempfile.mkdtemp(prefix="music-gpt-"))
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
 
     def path(self, name: str) -> Path:
         """A place for a file called `name` that no other visitor can name; old ones are removed."""
-        root = Path(self._folder.name)
-        for old in root.iterdir():
+        for old in self._folder.iterdir():
             if time.time() - old.stat().st_mtime > KEPT_SECONDS:
                 shutil.rmtree(old, ignore_errors=True)
-        return Path(tempfile.mkdtemp(dir=root)) / name
+        return Path(tempfile.mkdtemp(dir=self._folder)) / name
 
 
 class Desk:
@@ -80,10 +81,15 @@ class Desk:
         self._shelf = Shelf()
         self.examples = shipped_examples()
 
-    def arrive(self) -> tuple[Visit, RollValue]:
-        """A new visit that looks at the first example."""
+    def arrive(self) -> Visit:
+        """What a new visitor finds: the first example. Gradio copies it for each of them."""
         visit = Visit()
-        return visit, self.choose(visit, next(iter(self.examples), NOTHING))
+        self.choose(visit, next(iter(self.examples), NOTHING))
+        return visit
+
+    def keep(self, visit: Visit) -> Visit:
+        """The visit as it is: Gradio forgets, some time after they left, only what was set."""
+        return visit
 
     def choose(self, visit: Visit, key: str | None) -> RollValue:
         """Show an example, or an empty sheet."""

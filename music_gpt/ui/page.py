@@ -14,12 +14,12 @@ from gradio.themes.utils.colors import Color
 from music_gpt.config import SamplingConfig
 from music_gpt.ui.desk import NOTHING, PAGE, Desk
 from music_gpt.ui.pianoroll import BANK, HERE, file_text, piano_roll
-from music_gpt.ui.visit import Visit
 
 if TYPE_CHECKING:
     from music_gpt.pianist import Pianist
 
 HOUR = 3600
+FILE_FIELD = "#midi-file input[type=file]"
 
 # The roll's whole value stays in the browser; only the selection travels back.
 WITH_SELECTION = """
@@ -102,7 +102,8 @@ def build_page(pianist: Pianist) -> gr.Blocks:
         title="music-gpt", analytics_enabled=False, delete_cache=(HOUR, HOUR), fill_width=True
     ) as blocks:
         page: gr.Blocks = blocks
-        visit = gr.State(Visit(), time_to_live=12 * HOUR)
+        first = desk.arrive()
+        visit = gr.State(first, time_to_live=12 * HOUR)
         gr.HTML(
             file_text("header.html"),
             html_template="${value}",
@@ -114,20 +115,21 @@ def build_page(pianist: Pianist) -> gr.Blocks:
             with gr.Column(elem_id="prompt-card", elem_classes="card"):
                 file, example = prompt_card(desk)
             with gr.Column(elem_id="roll-card", elem_classes="card"):
-                first = desk.arrive()[1]
-                roll = piano_roll(first, elem_id="roll", file_field="#midi-file input[type=file]")
+                roll = piano_roll(
+                    first.roll, elem_id="roll", file_field="#midi-file input[type=file]"
+                )
                 with gr.Row(elem_id="actions"):
                     go = gr.Button("Compose", variant="primary", elem_id="compose")
                     stop = gr.Button("Stop, keep the music", visible=False, elem_id="stop")
-                    save_midi = gr.Button("MIDI", icon=icon("save"), interactive=False)
-                    save_wav = gr.Button("WAV", icon=icon("save"), interactive=False)
+                    save_midi = gr.Button("MIDI", interactive=False, elem_classes="save")
+                    save_wav = gr.Button("WAV", interactive=False, elem_classes="save")
                 ready = gr.DownloadButton(visible=False)
             with gr.Column(elem_id="wish-card", elem_classes="card"):
                 wish = wish_card()
         gr.HTML(file_text("footer.html"), apply_default_css=False, elem_id="colophon")
 
         private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-        page.load(desk.arrive, outputs=[visit, roll], **private)
+        page.load(desk.keep, visit, visit, **private)
         example.input(desk.choose, [visit, example], roll, **private)
         file.upload(desk.drop, [visit, file], [roll, example, file], **private)
         buttons = [go, stop, save_midi, save_wav]
@@ -246,11 +248,6 @@ def heading(number: int, title: str, question: str) -> str:
     return f'<h2 class="step"><b>{number}</b>{title}<span>{question}</span></h2>'
 
 
-def icon(name: str) -> str:
-    """The path of an icon of this folder."""
-    return str(HERE / f"icon-{name}.svg")
-
-
 def launch_options(
     *,
     host: str = "127.0.0.1",
@@ -268,7 +265,7 @@ def launch_options(
         "inbrowser": open_browser,
         "max_file_size": PAGE.max_file_bytes,
         "allowed_paths": [str(BANK.resolve())],
-        "favicon_path": icon("page"),
+        "favicon_path": str(HERE / "icon.svg"),
         "theme": theme(),
         "css": file_text("page.css"),
         "footer_links": [],

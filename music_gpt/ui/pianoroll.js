@@ -62,6 +62,7 @@ class PianoRoll extends RollDrawing {
         playing: this.player.playing,
         waiting: this.player.waiting,
         position: this.player.position,
+        clock: this.player.context ? this.player.context.currentTime : 0,
         loudness: this.player.loudness(),
         bank: this.player.bank.state,
         notes: this.now.closed.length + this.now.open.length,
@@ -211,6 +212,8 @@ class PianoRoll extends RollDrawing {
       node.setAttribute("aria-selected", String(i === this.tab));
       node.tabIndex = i === this.tab ? 0 : -1;
     });
+    const chosen = this.tabsNode.children[this.tab];
+    if (chosen) this.tabsNode.scrollLeft = chosen.offsetLeft - this.tabsNode.clientWidth / 2;
   }
 
   makeTab(name, i) {

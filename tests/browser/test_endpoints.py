@@ -1,0 +1,72 @@
+"""A program at the page: the two endpoints that it may call, and no more."""
+
+from pathlib import Path
+
+import pytest
+import soundfile
+from gradio_client import Client, handle_file
+from gradio_client.exceptions import AppError
+
+from music_gpt.midi import make_notes, read_piece, write_midi
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def client(url: str, tmp_path_factory: pytest.TempPathFactory) -> Client:
+    """A program that talks to the page."""
+    return Client(url, download_files=str(tmp_path_factory.mktemp("got")), verbose=False)
+
+
+@pytest.fixture
+def scale(tmp_path: Path) -> Path:
+    """Eight notes in four seconds."""
+    path = tmp_path / "scale.mid"
+    write_midi(make_notes([(0.5 * i, 0.5 * i + 0.5, 60 + i, 64) for i in range(8)]), path)
+    return path
+
+
+def test_two_endpoints_are_public(client: Client) -> None:
+    api = client.view_api(return_format="dict", print_info=False)
+    assert set(api["named_endpoints"]) == {"/generate", "/render"}
+    assert api["unnamed_endpoints"] == {}
+
+
+def test_generate_continues_a_file(client: Client, scale: Path) -> None:
+    wish = {"seconds": 5, "variations": 2, "seed": "3"}
+    files = client.predict(prompt=handle_file(scale), **wish, api_name="/generate")
+    assert [Path(file).name for file in files] == [
+        "scale-take-1-seed-3.mid",
+        "scale-take-2-seed-4.mid",
+    ]
+    piece = read_piece(files[0])
+    assert piece.n_notes > 8
+    assert list(piece.notes["pitch"][:8]) == list(range(60, 68))
+
+
+def test_generate_begins_from_nothing(client: Client) -> None:
+    (file,) = client.predict(prompt=None, seconds=5, seed="1", api_name="/generate")
+    assert 4 < read_piece(file).seconds < 7
+
+
+def test_render_gives_the_sound_of_a_file(client: Client, scale: Path) -> None:
+    sound = client.predict(midi_file=handle_file(scale), api_name="/render")
+    assert 4 < soundfile.info(sound).duration < 6
+
+
+def test_a_wrong_file_is_answered_with_a_sentence(client: Client, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.mid"
+    wrong.write_bytes(b"no music")
+    with pytest.raises(AppError, match="not a MIDI file"):
+        client.predict(midi_file=handle_file(wrong), api_name="/render")
+
+
+def test_a_file_of_the_server_cannot_be_asked_for(client: Client) -> None:
+    stranger = {"path": "/etc/hostname", "meta": {"_type": "gradio.FileData"}}
+    with pytest.raises(AppError):
+        client.predict(midi_file=stranger, api_name="/render")
+
+
+def test_serving_the_page_writes_no_file_beside_its_sources(client: Client) -> None:
+    assert client.config["title"] == "music-gpt"
+    assert list((Path(__file__).parents[2] / "music_gpt").rglob("*.pyi")) == []

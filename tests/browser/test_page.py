@@ -1,0 +1,306 @@
+"""A person at the page, in a real browser: each test is something that a visitor does."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import soundfile
+from conftest import Visitor
+
+from music_gpt.midi import make_notes, read_piece, write_midi
+
+pytestmark = pytest.mark.browser
+Visit = Callable[..., Visitor]
+
+FIELD = "#midi-file input[type=file]"
+
+
+@pytest.fixture
+def own_file(tmp_path: Path) -> Path:
+    """A scale of 24 notes in 12 seconds."""
+    path = tmp_path / "my own scale.mid"
+    write_midi(make_notes([(0.5 * i, 0.5 * i + 0.5, 60 + i, 40 + 3 * i) for i in range(24)]), path)
+    return path
+
+
+def test_the_first_example_is_shown_before_anything_is_clicked(visit: Visit) -> None:
+    visitor = visit().open()
+    assert visitor.state["state"] == "prompt"
+    assert visitor.state["bank"] == "ready"
+    visitor.photograph("light")
+
+
+def test_another_example_replaces_the_first(visit: Visit) -> None:
+    visitor = visit().open()
+    before = visitor.state
+    visitor.page.get_by_label("Träumerei").check()
+    after = visitor.wait("state.name.startsWith('Träumerei')")
+    assert after["version"] != before["version"]
+    assert after["notes"] != before["notes"]
+
+
+def test_a_dropped_file_is_shown_at_once(visit: Visit, own_file: Path) -> None:
+    visitor = visit().open()
+    visitor.page.set_input_files(FIELD, own_file)
+    state = visitor.wait("state.name == 'my own scale'")
+    assert state["notes"] == 24
+    assert state["selection"] == {"start": 0, "end": pytest.approx(12.0, abs=0.01)}
+    assert visitor.page.locator("#examples input:checked").count() == 0
+
+
+def test_a_file_can_be_dropped_on_the_roll_itself(visit: Visit, own_file: Path) -> None:
+    visitor = visit().open()
+    visitor.page.evaluate(
+        """(bytes) => {
+          const data = new DataTransfer();
+          data.items.add(new File([new Uint8Array(bytes)], "on the roll.mid"));
+          const drop = new DragEvent("drop", { dataTransfer: data, bubbles: true });
+          document.querySelector(".mg-surface").dispatchEvent(drop);
+        }""",
+        list(own_file.read_bytes()),
+    )
+    assert visitor.wait("state.name == 'on the roll'")["notes"] == 24
+
+
+def test_a_wrong_file_is_answered_with_a_sentence(visit: Visit, tmp_path: Path) -> None:
+    visitor = visit().open()
+    wrong = tmp_path / "letter.mid"
+    wrong.write_bytes(b"Dear pianist, this is no music.")
+    before = visitor.state
+    visitor.page.set_input_files(FIELD, wrong)
+    sentence = visitor.page.locator(".mg-status", has_text="not a MIDI file")
+    sentence.wait_for()
+    assert visitor.state["notes"] == before["notes"]
+    assert "Traceback" not in visitor.page.inner_text("body")
+    visitor.photograph("wrong-file")
+
+
+def test_notes_arrive_while_they_are_composed_and_stop_keeps_them(visit: Visit) -> None:
+    visitor = visit().open()
+    visitor.wish(**{"Length in seconds": 60})
+    visitor.compose()
+    early = visitor.wait("state.state == 'composing' && state.newNotes[0] > 3")
+    later = visitor.wait(f"state.newNotes[0] > {early['newNotes'][0] + 10}")
+    assert later["state"] == "composing"
+    status = visitor.page.locator(".mg-status").inner_text()
+    assert re.fullmatch(r"[\d.]+ / 60 s · \d+ tokens/s · [\d.]+× real time", status)
+    visitor.page.click("#stop")
+    done = visitor.wait("state.state == 'done'")
+    assert later["newNotes"][0] <= done["newNotes"][0] < 350
+    visitor.page.wait_for_selector("#compose:visible")
+    visitor.photograph("stopped")
+
+
+def test_music_is_heard_while_it_is_still_being_written(visit: Visit) -> None:
+    visitor = visit().open()
+    visitor.wish(**{"Length in seconds": 60})
+    visitor.compose()
+    state = visitor.wait("state.playing && state.loudness > 1e-3 && state.position > state.seam")
+    assert state["state"] == "composing"
+    assert state["position"] <= state["front"]
+
+
+def test_play_pause_seek_and_the_space_bar(visit: Visit) -> None:
+    visitor = visit().open()
+    visitor.page.get_by_label("Play", exact=True).click()
+    first = visitor.wait("state.playing && state.position > 0.3 && state.loudness > 1e-3")
+    visitor.wait(f"state.position > {first['position']} + 0.3")
+    visitor.page.get_by_label("Pause").click()
+    paused = visitor.wait("!state.playing")
+    assert visitor.state["position"] == paused["position"]
+    surface = visitor.page.locator(".mg-surface")
+    box = surface.bounding_box()
+    assert box is not None
+    surface.click(position={"x": box["width"] / 2, "y": 40})
+    sought = visitor.state["position"]
+    assert sought == pytest.approx(visitor.state["end"] / 2, rel=0.08)
+    surface.press("ArrowRight")
+    assert visitor.state["position"] == pytest.approx(sought + 1, abs=0.01)
+    surface.press("Space")
+    visitor.wait(f"state.playing && state.position > {sought + 1}")
+    surface.press("Space")
+    assert not visitor.state["playing"]
+
+
+def test_the_playhead_keeps_the_time_of_the_sound(visit: Visit) -> None:
+    visitor = visit().open()
+    visitor.page.get_by_label("Play", exact=True).click()
+    visitor.wait("state.position > 0.2")
+    drift = visitor.page.evaluate(
+        """async () => {
+          const state = () => document.querySelector(".mg-roll").musicGptRoll.state();
+          const begun = [state().position, state().clock];
+          await new Promise((done) => setTimeout(done, 1500));
+          return state().position - begun[0] - (state().clock - begun[1]);
+        }"""
+    )
+    assert abs(drift) < 0.02
+
+
+def test_without_the_recorded_piano_a_plain_one_is_heard(visit: Visit) -> None:
+    visitor = visit()
+    visitor.page.route("**/bank.json", lambda route: route.fulfill(status=404, body="gone"))
+    visitor.open()
+    assert visitor.state["bank"] == "failed"
+    visitor.page.get_by_label("Play", exact=True).click()
+    visitor.wait("state.playing && state.loudness > 1e-3")
+    visitor.complaints = [c for c in visitor.complaints if "404" not in c]  # the one made here
+
+
+def test_the_handles_choose_the_part_that_is_continued(visit: Visit, own_file: Path) -> None:
+    visitor = visit().open()
+    visitor.page.set_input_files(FIELD, own_file)
+    visitor.wait("state.name == 'my own scale'")
+    handle = visitor.page.get_by_label("End of the part to continue")
+    box = handle.bounding_box()
+    assert box is not None
+    visitor.page.mouse.move(box["x"] + 22, box["y"] + 90)
+    visitor.page.mouse.down()
+    visitor.page.mouse.move(box["x"] - 380, box["y"] + 90, steps=8)
+    visitor.page.mouse.up()
+    end = visitor.state["selection"]["end"]
+    assert 3.0 < end < 9.0
+    visitor.page.get_by_label("Start of the part to continue").press("ArrowRight")
+    assert visitor.state["selection"]["start"] == 0.5
+    visitor.photograph("part")
+    visitor.compose()
+    state = visitor.wait("state.state == 'composing'")
+    assert state["seam"] == pytest.approx(end - 0.5, abs=0.02)
+
+
+def test_music_can_start_from_nothing(visit: Visit) -> None:
+    visitor = visit().open()
+    visitor.page.get_by_label("Start from nothing").check()
+    visitor.wait("state.state == 'empty'")
+    visitor.photograph("empty")
+    visitor.wish(**{"Length in seconds": 5})
+    visitor.compose()
+    state = visitor.wait("state.state == 'done'")
+    assert state["seam"] == 0
+    assert state["newNotes"][0] > 10
+
+
+def test_each_variation_has_a_tab_and_a_seed_of_its_own(visit: Visit) -> None:
+    visitor = visit().open()
+    visitor.wish(**{"Length in seconds": 5, "Variations": 3})
+    visitor.seed("41")
+    visitor.compose()
+    visitor.wait("state.state == 'done'")
+    tabs = visitor.page.get_by_role("tab")
+    assert tabs.all_inner_texts() == ["Prompt", "1", "2", "3"]
+    visitor.page.get_by_label("Variation 3").click()
+    assert visitor.state["tab"] == 3
+    assert visitor.page.locator(".mg-seed").inner_text() == "Seed 43"
+    tabs.nth(3).press("ArrowRight")
+    assert visitor.state["tab"] == 0
+    assert visitor.page.get_by_label("End of the part to continue").is_visible()
+
+
+def test_the_take_that_is_shown_can_be_taken_away(visit: Visit, tmp_path: Path) -> None:
+    visitor = visit().open()
+    assert visitor.page.get_by_role("button", name="MIDI", exact=True).is_disabled()
+    visitor.wish(**{"Length in seconds": 5, "Variations": 2})
+    visitor.seed("7")
+    visitor.compose()
+    visitor.wait("state.state == 'done'")
+    visitor.page.get_by_label("Variation 2").click()
+    shown = visitor.state["notes"]
+    files = []
+    for kind in ("MIDI", "WAV"):
+        with visitor.page.expect_download() as download:
+            visitor.page.get_by_role("button", name=kind, exact=True).click()
+        files.append(tmp_path / download.value.suggested_filename)
+        download.value.save_as(files[-1])
+    midi, wav = files
+    assert midi.name == "gymnopedie-no-1-take-2-seed-8.mid"
+    piece = read_piece(midi)
+    assert piece.n_notes == shown
+    assert b'"seed": 8' in midi.read_bytes()
+    assert wav.suffix == ".wav"
+    assert piece.seconds <= soundfile.info(wav).duration < piece.seconds + 2
+
+
+def test_two_visitors_at_once_get_their_own_music(visit: Visit, own_file: Path) -> None:
+    one, two = visit().open(), visit().open()
+    two.page.set_input_files(FIELD, own_file)
+    two.wait("state.name == 'my own scale'")
+    for visitor, seed in ((one, "100"), (two, "205")):
+        visitor.wish(**{"Length in seconds": 10})
+        visitor.seed(seed)
+    one.compose()
+    two.compose()
+    two.wait("state.state == 'composing' && state.newNotes[0] > 2")
+    assert one.state["state"] == "composing"  # they are at it together
+    assert one.wait("state.state == 'done'")["seed"] == 100
+    done = two.wait("state.state == 'done'")
+    assert (done["seed"], done["name"]) == (205, "my own scale")
+    assert one.state["name"] != done["name"]
+    assert one.state["seam"] != done["seam"]
+
+
+def test_another_prompt_ends_the_composition_under_way(visit: Visit) -> None:
+    visitor = visit().open()
+    visitor.wish(**{"Length in seconds": 60})
+    visitor.compose()
+    visitor.wait("state.state == 'composing' && state.newNotes[0] > 3")
+    visitor.page.get_by_label("The Entertainer").check()
+    visitor.wait("state.name == 'The Entertainer'")
+    visitor.page.wait_for_selector("#compose:visible")
+    assert visitor.state["state"] == "prompt"
+
+
+def test_a_seed_that_is_no_number_is_answered_with_a_sentence(visit: Visit) -> None:
+    visitor = visit().open()
+    visitor.seed("minus one")
+    visitor.compose()
+    visitor.page.locator(".mg-status", has_text="whole number").wait_for()
+    assert visitor.page.locator("#compose").is_visible()
+
+
+def test_the_page_is_dark_where_the_system_is_and_can_be_switched(visit: Visit) -> None:
+    visitor = visit(color_scheme="dark").open()
+    paper = "getComputedStyle(document.body).backgroundColor"
+    dark = visitor.page.evaluate(paper)
+    visitor.wish(**{"Length in seconds": 5, "Variations": 4})
+    visitor.compose()
+    visitor.wait("state.state == 'done'")
+    visitor.photograph("dark")
+    visitor.page.get_by_label("Light or dark").click()
+    assert visitor.page.evaluate(paper) != dark
+
+
+def test_a_phone_shows_everything_without_scrolling_sideways(visit: Visit) -> None:
+    visitor = visit(
+        viewport={"width": 390, "height": 844}, device_scale_factor=2, has_touch=True
+    ).open()
+    width = "document.documentElement.scrollWidth"
+    assert visitor.page.evaluate(width) == 390
+    for button in visitor.page.locator(".mg-roll button:visible, #actions button:visible").all():
+        box = button.bounding_box()
+        assert box is not None
+        assert box["width"] >= 44
+        assert box["height"] >= 44
+    height = visitor.page.locator("#roll-card").bounding_box()
+    visitor.photograph("phone")
+    visitor.wish(**{"Length in seconds": 5, "Variations": 8})
+    visitor.page.tap("#compose")
+    visitor.wait("state.state == 'done'")
+    visitor.photograph("phone-done")
+    after = visitor.page.locator("#roll-card").bounding_box()
+    assert height is not None
+    assert after is not None
+    assert after["height"] == height["height"]  # nothing moved when the music came
+    assert visitor.page.evaluate(width) == 390
+
+
+def test_a_page_that_is_loaded_again_starts_afresh(visit: Visit) -> None:
+    visitor = visit().open()
+    visitor.wish(**{"Length in seconds": 60})
+    visitor.compose()
+    visitor.wait("state.state == 'composing' && state.newNotes[0] > 3")
+    visitor.page.reload()
+    state = visitor.wait("state.notes > 0")
+    assert (state["state"], state["newNotes"]) == ("prompt", [])
+    # Gradio's own script says that its stream was cut off
+    visitor.complaints = [c for c in visitor.complaints if not re.search("Abort|errored out", c)]
