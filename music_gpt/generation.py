@@ -33,7 +33,8 @@ run in another order (measured: 4e-6 apart); then the whole window is computed o
 LONGEST_PERIOD = 64
 """Longest pattern, in events, whose repetition counts as a loop."""
 SUSPECT_RUN = 32
-"""Repeated events after which nothing more is told until the repetition ends."""
+"""Repeated events after which nothing more is told until the repetition ends. In 3.4 million events
+of 274 real pieces there are 26 pieces with such a run, and none with one of more than 85."""
 LOOP_RUN = 2 * LONGEST_PERIOD
 """Repeated events that make a loop: 64 events three times, or a shorter pattern more often."""
 MAX_STEPS_BACK = 16
@@ -145,30 +146,48 @@ def _array(logits: torch.Tensor) -> Logits:
 # --- sampler ------------------------------------------------------------------------------------
 
 
-def lowest_logit(logits: Floats, sampling: SamplingConfig) -> Floats:
-    """The least logit (B) that may be drawn from `logits` (B, V): by min-p, then top-k, then top-p.
+def survivors(logits: Floats, sampling: SamplingConfig) -> tuple[Floats, Floats]:
+    """What min-p, then top-k, then top-p leave of `logits` (B, V), in two bounds, each (B).
+
+    All logits from the first bound up may be drawn. The second is the greatest value that is left
+    out: rounding could move an event that is so close to it across. It is infinite where the
+    probabilities themselves come too close to top_p.
 
     >>> quarter, half = math.log(0.25), math.log(0.5)
-    >>> lowest_logit(np.array([[quarter, half, quarter]]), SamplingConfig(1.0, top_p=0.5)) == half
-    array([ True])
+    >>> sampling = SamplingConfig(1.0, top_p=0.4, min_p=0.0)
+    >>> lowest, border = survivors(np.array([[quarter, half, quarter]]), sampling)
+    >>> lowest == half, border == quarter
+    (array([ True]), array([ True]))
     """
-    heat, top = sampling.temperature, logits.max(1)
-    floor = np.full(len(logits), -np.inf)
+    lowest = border = np.full(len(logits), -np.inf)
+    if sampling.temperature == 0:  # the likeliest event is left by every filter
+        return lowest, border
     if sampling.min_p > 0:
-        floor = top + heat * math.log(sampling.min_p)
+        lowest = border = logits.max(1) + sampling.temperature * math.log(sampling.min_p)
     if 0 < sampling.top_k < logits.shape[1]:
         kth = logits.shape[1] - sampling.top_k
-        floor = np.maximum(floor, np.partition(logits, kth, axis=1)[:, kth])
-    if sampling.top_p < 1 and heat > 0:
-        ordered = -np.sort(-logits, axis=1)
-        with np.errstate(over="ignore"):
-            weights = np.exp((ordered - top[:, None]) / heat)
-        weights[ordered < floor[:, None]] = 0.0
-        before = np.cumsum(weights, axis=1) - weights
-        inside = before < sampling.top_p * weights.sum(1, keepdims=True)
-        last = np.maximum((inside & (weights > 0)).sum(1) - 1, 0)
-        floor = np.maximum(floor, ordered[np.arange(len(ordered)), last])
-    return floor
+        ordered = np.partition(logits, (kth - 1, kth), axis=1)
+        lowest = np.maximum(lowest, ordered[:, kth])
+        border = np.maximum(border, ordered[:, kth - 1])
+    if sampling.top_p < 1:
+        last, following = _nucleus(logits, lowest, sampling)
+        lowest, border = np.maximum(lowest, last), np.maximum(border, following)
+    return lowest, border
+
+
+def _nucleus(logits: Floats, lowest: Floats, sampling: SamplingConfig) -> tuple[Floats, Floats]:
+    """The least logit (B) of the likeliest events that hold top_p, and the one that follows it."""
+    ordered = -np.sort(-logits, axis=1)  # (B, V)
+    with np.errstate(over="ignore"):
+        weights = np.exp((ordered - ordered[:, :1]) / sampling.temperature)
+    weights[ordered < lowest[:, None]] = 0.0
+    weights /= weights.sum(1, keepdims=True)
+    before = np.cumsum(weights, axis=1) - weights
+    n_inside = ((before < sampling.top_p) & (weights > 0)).sum(1)  # at least the first
+    in_doubt = (np.abs(before - sampling.top_p) < NEAR_TIE / 10) & (weights > NEAR_TIE / 10)
+    rows = np.arange(len(ordered))
+    following = ordered[rows, np.minimum(n_inside, ordered.shape[1] - 1)]
+    return ordered[rows, n_inside - 1], np.where(in_doubt.any(1), np.inf, following)
 
 
 def draw(logits: Floats, sampling: SamplingConfig, noise: Floats) -> tuple[Ints, Mask]:
@@ -183,15 +202,15 @@ def draw(logits: Floats, sampling: SamplingConfig, noise: Floats) -> tuple[Ints,
             "The network gives no numbers for what comes next; its checkpoint is damaged, so use "
             "another one."
         )
-    floor = lowest_logit(logits, sampling)[:, None]
+    lowest, border = survivors(logits, sampling)
     scores = logits + sampling.temperature * noise
     rows = np.arange(len(scores))
-    ids = np.where(logits >= floor, scores, -np.inf).argmax(1)
-    rivals = np.where(logits >= floor - NEAR_TIE, scores, -np.inf)
+    ids = np.where(logits >= lowest[:, None], scores, -np.inf).argmax(1)
+    rivals = np.where(logits >= lowest[:, None] - NEAR_TIE, scores, -np.inf)
     best = rivals[rows, ids].copy()
     rivals[rows, ids] = -np.inf
-    alone = sampling.temperature == 0 or (logits[rows, ids] - floor[:, 0] > NEAR_TIE)
-    return ids, (best - rivals.max(1) > NEAR_TIE) & alone
+    sure = (best - rivals.max(1) > NEAR_TIE) & (logits[rows, ids] - border > NEAR_TIE)
+    return ids, sure
 
 
 class LoopWatch(Rows):

@@ -24,6 +24,7 @@ from music_gpt.events import (
 )
 from music_gpt.grammar import Start
 from music_gpt.midi import Piece, cut_notes
+from music_gpt.midi_notes import end_at_next_strike
 from music_gpt.notes import Notes
 
 PROMPT_SHARE = 0.75
@@ -68,6 +69,7 @@ def hear(piece: Piece, context: int, prompt_seconds: float | None, longest_wait:
     if prompt_seconds is not None and prompt_seconds < piece.seconds:
         notes = cut_notes(notes, piece.seconds - prompt_seconds, piece.seconds)
     notes, warnings = _from_zero(notes), []
+    notes["end"] = end_at_next_strike(notes["start"], notes["pitch"], notes["end"])
     ids, wait = _open_end(_encode(notes))
     room = max(int(context * PROMPT_SHARE), 2)
     whole = len(ids) < room
@@ -90,8 +92,8 @@ def _prompt(
         int(note["pitch"]): round(float(note["start"]) * FRAMES_PER_SECOND)
         for note in canonical[ends == seam]
     }
-    latest = np.argsort(notes["end"], kind="stable")  # the note of a pitch that ends last wins
-    place = {int(notes["pitch"][i]): int(i) for i in latest}
+    # of the notes of a pitch the last one rings; of several that begin at once, the longest
+    place = {int(notes["pitch"][i]): int(i) for i in np.lexsort((notes["end"], notes["start"]))}
     wait = min(wait, round(longest_wait * FRAMES_PER_SECOND))
     start = Start(context, seam - wait, seam, velocity_in_force(context), onsets)
     return Prompt(notes, start, {pitch: place[pitch] for pitch in onsets}, warnings)

@@ -30,7 +30,7 @@ from music_gpt.generation import (
     TorchEngine,
     draw,
     generate,
-    lowest_logit,
+    survivors,
 )
 from music_gpt.grammar import Ending, Floats, Grammar, Ints, Start
 from music_gpt.model import GPT
@@ -341,7 +341,7 @@ def test_the_filters_leave_the_likeliest_events(knobs, left):
 def test_what_the_grammar_forbids_takes_no_part_in_the_filters():
     logits = np.array([[9.0, 1.0, 0.0, -1.0]])
     masked = np.where([False, True, True, True], logits, -np.inf)
-    assert lowest_logit(masked, SamplingConfig(min_p=0.9))[0] > 0.0
+    assert survivors(masked, SamplingConfig(min_p=0.9))[0][0] > 0.0
     assert drawn(masked[0], top_k=1).tolist() == [0, 1, 0, 0]
 
 
@@ -349,6 +349,28 @@ def test_a_near_tie_is_told():
     noise = np.zeros((3, 3))
     logits = np.array([[1.0, 1.00001, 0.0], [1.0, 2.0, 0.0], [1.0, -np.inf, -np.inf]])
     assert draw(logits, GREEDY, noise)[1].tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("knobs", "sure"),
+    [
+        ({"top_k": 1}, True),
+        ({"top_k": 2}, True),  # the second is far from the third
+        ({"top_k": 3}, False),  # the third and the fourth could change places
+        ({"top_p": 0.5}, True),
+        ({"top_p": 1 / 1.4}, False),  # is the first alone this much of it, or is it not
+        ({"min_p": 0.399995}, False),
+        ({"min_p": 0.3}, True),
+    ],
+)
+def test_an_event_at_the_edge_of_a_filter_is_in_doubt(knobs, sure):
+    logits = np.log([[1.0, 0.4, 1e-7, 1e-7]])
+    noise = np.zeros((1, 4))
+    noise[0, 1] = 2.0  # the second is drawn if it may be
+    if knobs == {"top_k": 3}:
+        noise[0, 2] = 30.0
+    sampling = SamplingConfig(**{"temperature": 1.0, "min_p": 0.0, **knobs})
+    assert draw(logits, sampling, noise)[1].tolist() == [sure]
 
 
 def test_a_network_that_gives_no_numbers_is_told():

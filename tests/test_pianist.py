@@ -8,6 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import music_gpt
 from music_gpt.checkpoint import save_checkpoint
@@ -173,6 +175,38 @@ def test_a_double_note_at_the_end_of_the_prompt_rings_as_one(pianist):
     take = compose(pianist, double)
     assert len(take.notes()) == 3 + len(take.new_notes())
     assert read_piece(midi_bytes(take.notes())).n_notes == 2 + len(take.new_notes())
+
+
+note_rows = st.tuples(
+    st.floats(0, 8), st.floats(0, 4), st.integers(0, 127), st.integers(1, 127)
+).map(lambda row: (row[0], row[0] + row[1], row[2], row[3]))
+
+
+@settings(max_examples=40)
+@given(rows=st.lists(note_rows, min_size=1, max_size=60), seed=st.integers(0, 99))
+def test_any_notes_are_continued(pianist, rows, seed):
+    take = compose(pianist, make_notes(rows), seconds=0.5, seed=seed)
+    notes, new = take.notes(), take.new_notes()
+    assert len(notes) == len(take.prompt_notes) + len(new)
+    assert (notes["end"] >= notes["start"]).all()
+    assert notes["start"].min() >= 0
+    assert new["start"].min(initial=take.seam_seconds) >= take.seam_seconds
+    assert abs(take.prompt_notes["end"].max() - take.seam_seconds) <= 0.0151
+    late = notes["start"] >= take.seam_seconds
+    assert notes[~late]["end"].max() >= take.seam_seconds - 1e-9
+    assert abs(notes["end"].max() - take.seam_seconds - 0.5) <= 1.0
+    # nothing that is new begins before the prompt's note of its pitch has ended
+    for note in new:
+        same = notes[~late & (notes["pitch"] == note["pitch"])]
+        assert same["end"].max(initial=0.0) <= note["start"] + 1e-9
+
+
+def test_notes_that_overlap_on_one_pitch_end_where_it_is_struck_again(pianist):
+    notes = make_notes([(0.0, 5.0, 60, 60), (4.0, 4.5, 60, 80)])
+    take = compose(pianist, notes)
+    assert take.seam_seconds == 4.5
+    assert take.prompt_notes["end"].tolist() == [4.0, 4.5]
+    assert take.notes()["end"][1] >= 4.5
 
 
 @pytest.mark.parametrize("seconds", [0.1, 1.0, 7.3])
