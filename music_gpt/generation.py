@@ -11,6 +11,7 @@ own generator; so a take is the same alone or among others. The module knows not
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -136,6 +137,31 @@ class TorchDecoder:
         new.values[:, :, :, : old.length] = old.values[:, index, :, : old.length]
         new.length = old.length
         self._cache = new
+
+
+def fastest_threads(model: GPT, seconds: float = 0.5) -> int:
+    """The number of threads with which this machine, as busy as it is now, decodes fastest.
+
+    One event gives little work to share: on a busy machine two threads are slower than one. Tries
+    1, 2, 4, ... up to what torch uses now, for `seconds` in all, and leaves torch as it was.
+    """
+    most = torch.get_num_threads()
+    choices = [n for n in (1, 2, 4, 8, 16, 32) if n < most] + [most]
+    if len(choices) == 1 or model.embedding.weight.device.type != "cpu":
+        return most
+    decoder, one = TorchDecoder(model, 1), np.zeros(1, np.int64)
+    spent = dict.fromkeys(choices, 0.0)
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds or 0.0 in spent.values():
+        for n_threads in choices:
+            torch.set_num_threads(n_threads)
+            decoder.prefill([[EOS, EOS]])  # also the first parallel region of these threads
+            tick = time.perf_counter()
+            for _ in range(4):
+                decoder.step(one)
+            spent[n_threads] += time.perf_counter() - tick
+    torch.set_num_threads(most)
+    return min(choices, key=spent.__getitem__)
 
 
 def _array(logits: torch.Tensor) -> Logits:

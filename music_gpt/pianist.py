@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
+import torch
 
 from music_gpt import __version__
 from music_gpt.checkpoint import load_checkpoint
@@ -30,7 +31,7 @@ from music_gpt.events import (
     VELOCITY,
     velocity_value,
 )
-from music_gpt.generation import Engine, TorchEngine, generate
+from music_gpt.generation import Engine, TorchEngine, fastest_threads, generate
 from music_gpt.grammar import Ending, Start
 from music_gpt.hearing import Prompt, hear
 from music_gpt.midi import PieceLike, as_piece, make_notes, to_pretty_midi
@@ -50,13 +51,20 @@ DEFAULT_SEED_LIMIT = 2**31
 _DEFAULT = SamplingConfig()
 
 
-def load(path: str | Path | None = None) -> Pianist:
+def load(path: str | Path | None = None, *, threads: int | None = None) -> Pianist:
     """The pianist of the checkpoint at `path`, or of the bundled one.
+
+    threads: what torch shall use in this process; None tries for half a second what is fastest.
 
     Raises:
         InputError: there is no such file, or it is no checkpoint of this vocabulary.
     """
-    return Pianist(*load_checkpoint(path))
+    model, card = load_checkpoint(path)
+    pianist = Pianist(model, card)
+    torch.set_num_threads(
+        fastest_threads(model) if threads is None else _whole("threads", threads, 1, 1024)
+    )
+    return pianist
 
 
 class ComposedNote(NamedTuple):

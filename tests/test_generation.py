@@ -443,6 +443,23 @@ def test_the_window_that_slid_on_is_headed_by_the_velocity_in_force():
         assert window[0] == told[-1]
 
 
+def test_the_number_of_threads_is_tried_and_torch_left_as_it_was(monkeypatch):
+    used = [1]
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    slow, clock = {1: 0.0, 2: 0.0}, [0.0]
+    for slower in (1, 2):
+        slow.update({1: 0.0, 2: 0.0, slower: 1.0})
+
+        def tick() -> float:
+            clock[0] += 0.01 + slow[used[-1]]
+            return clock[0]
+
+        monkeypatch.setattr(generation.time, "perf_counter", tick)
+        assert generation.fastest_threads(lively_model()) == 3 - slower
+        assert used[-1] == 2
+
+
 # --- seeds ---------------------------------------------------------------------------------------
 
 
