@@ -212,7 +212,14 @@ def train(args: Namespace) -> None:
         settings = dataclasses.replace(config.train, max_minutes=args.max_minutes)
         config = dataclasses.replace(config, train=settings)
     result = run(args.tokens, args.out, config, resume=args.resume, init_from=args.init_from)
-    _print_json(result) if args.json else _say(_trained(result))
+    if not result:
+        return  # of several processes the first one speaks
+    if args.json:
+        _print_json(result)
+    if not result["finished"]:
+        raise KeyboardInterrupt(_trained(result))
+    if not args.json:
+        _say(_trained(result))
 
 
 def evaluate(args: Namespace) -> None:
@@ -372,9 +379,9 @@ def _prepared(report: dict[str, Any], out: str) -> str:
 def _trained(result: dict[str, Any]) -> str:
     loss = result["nats_per_token"]
     figure = "" if loss is None else f", {loss:.3f} nats/token"
-    state = "finished" if result["finished"] else f"stopped by {result['stopped_by']}"
+    state = "Finished" if result["finished"] else f"Stopped by {result['stopped_by']}"
     lines = [
-        f"{state.capitalize()} after {result['steps']:,} steps, {result['tokens']:,} tokens and "
+        f"{state} after {result['steps']:,} steps, {result['tokens']:,} tokens and "
         f"{result['minutes']} minutes{figure}."
     ]
     if not result["finished"]:

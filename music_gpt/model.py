@@ -316,3 +316,17 @@ def use_bf16(precision: str, device: str) -> bool:
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device == "cpu" and bool(torch.cpu._is_avx512_bf16_supported())
+
+
+def resolve_device(device: str) -> str:
+    """'cpu', 'cuda' or 'mps' for one of them or 'auto'; `InputError` if there is no such thing."""
+    has = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if device == "auto":
+        return next(name for name, there in has.items() if there)
+    if not has.get(device, False):
+        raise InputError(f"This machine has no {device}; use auto, or one of {', '.join(has)}.")
+    return device

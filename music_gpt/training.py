@@ -1,25 +1,17 @@
-"""Batches -> a trained model: the LightningModule, its optimiser, and a Trainer in plain code.
+"""Batches -> a trained model: the LightningModule, what happens around its steps, and the run.
 
-A run lives in one folder and survives whatever ends it:
-
-    config.yaml          what was asked for
-    log.csv              one row for every measurement
-    last.ckpt            everything needed to go on (`--resume`); previous.ckpt is the one before
-    best.safetensors     the weights with the lowest validation loss so far
-    last.safetensors     the weights at the end
-
-The module knows token batches, not music: neither MidiTok nor symusic is imported, so a bare
-machine with torch, Lightning, numpy and safetensors can train.
+A run lives in one folder (`music_gpt.run_folder`) and survives whatever ends it. The module knows
+token batches, not music: neither MidiTok nor symusic is imported, so a bare machine with torch,
+Lightning, numpy and safetensors can train.
 """
 
 from __future__ import annotations
 
-import csv
 import logging
 import math
-import os
 import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -30,124 +22,32 @@ from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.utilities.warnings import PossibleUserWarning
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from music_gpt.checkpoint import load_checkpoint, save_checkpoint
-from music_gpt.config import OptimConfig, RunConfig
+from music_gpt.config import RunConfig
 from music_gpt.corpus import Corpus, sha256_of
 from music_gpt.data import CropBatches, Windows, loader
 from music_gpt.errors import InputError
 from music_gpt.events import PAD
-from music_gpt.model import GPT, token_nats, use_bf16
+from music_gpt.model import GPT, resolve_device, token_nats, use_bf16
+from music_gpt.optimizer import EMA, MuonAdamW, lr_factor
+from music_gpt.run_folder import (
+    BEST_WEIGHTS,
+    LAST,
+    LAST_WEIGHTS,
+    append_row,
+    open_run,
+    read_resume_point,
+    write_resume_point,
+)
 
 LONGEST_STEP_SECONDS = 60.0
 """A step that seems to take longer was a paused process; it counts as this long."""
 LOG_EVERY_STEPS = 20
-LOG_COLUMNS = (
-    "step",
-    "minutes",
-    "tokens",
-    "train_nats_per_token",
-    "validation_nats_per_token",
-    "learning_rate_factor",
-    "gradient_norm",
-    "tokens_per_second",
-)
-
-
-# --- the optimiser ----------------------------------------------------------------------------
-
-
-class MuonAdamW(torch.optim.Optimizer):
-    """Muon on the hidden matrices and AdamW on the rest, behind one optimiser.
-
-    Source of Muon: Jordan et al. 2024; here `torch.optim.Muon`. Both parts share their parameter
-    groups with this object, so whatever sets a learning rate here sets it there.
-    """
-
-    def __init__(self, model: GPT, config: OptimConfig) -> None:
-        hidden, decayed, plain = _parameter_groups(model, muon=config.optimizer == "muon")
-        adamw = torch.optim.AdamW(
-            [
-                {"params": decayed, "weight_decay": config.weight_decay},
-                {"params": plain, "weight_decay": 0.0},
-            ],
-            lr=config.adamw_lr,
-            betas=config.betas,
-            # the foreach and fused forms differ in the last bits only; fused is the quickest
-            fused=True,
-        )
-        self.parts: list[torch.optim.Optimizer] = [adamw]
-        if hidden:
-            self.parts.append(
-                torch.optim.Muon(
-                    hidden,
-                    lr=config.muon_lr,
-                    momentum=config.muon_momentum,
-                    weight_decay=config.weight_decay,
-                )
-            )
-        groups = [group for part in self.parts for group in part.param_groups]
-        super().__init__([{"params": list(group["params"])} for group in groups], {})
-        self._share_groups()
-        for group in self.param_groups:
-            group["peak_lr"] = group["lr"]
-
-    def _share_groups(self) -> None:
-        self.param_groups = [group for part in self.parts for group in part.param_groups]
-
-    def scale_lr(self, factor: float) -> None:
-        """Set every learning rate to `factor` times its peak."""
-        for group in self.param_groups:
-            group["lr"] = factor * group["peak_lr"]
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Evaluate `closure` once (forward and backward), then move all parameters."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for part in self.parts:
-            part.step()
-        return loss
-
-    def state_dict(self) -> dict[str, Any]:
-        """The states of both parts."""
-        return {"parts": [part.state_dict() for part in self.parts]}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over the states of both parts."""
-        for part, state in zip(self.parts, state_dict["parts"], strict=True):
-            part.load_state_dict(state)
-        self._share_groups()
-
-
-def _parameter_groups(
-    model: GPT, *, muon: bool
-) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
-    """Hidden matrices for Muon, matrices with weight decay for AdamW, and all the rest."""
-    hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and "blocks." in name]
-    chosen = {id(p) for p in hidden}
-    plain = [p for p in model.parameters() if id(p) not in chosen]
-    return (hidden, [], plain) if muon else ([], hidden, plain)
-
-
-def lr_factor(config: OptimConfig, step: int, progress: float) -> float:
-    """Share of the peak learning rate after `step` steps, at `progress` (0 to 1) of the run.
-
-    It rises over the warm-up, holds, and falls over the last `cooldown` of the run.
-
-    >>> [lr_factor(OptimConfig(), step, step / 1000) for step in (0, 49, 400, 750, 1000)]
-    [0.01, 0.5, 1.0, 0.51, 0.02]
-    """
-    warm = min(1.0, (step + 1) / config.warmup_steps) if config.warmup_steps else 1.0
-    left = 1.0 - min(progress, 1.0)
-    fall = min(1.0, left / config.cooldown) if config.cooldown else 1.0
-    if config.schedule == "cosine":
-        fall = (1.0 - math.cos(math.pi * fall)) / 2.0
-    return warm * (config.final_lr + (1.0 - config.final_lr) * fall)
+BAR_FORMAT = "{percentage:5.1f} % |{bar:20}| {elapsed} · {desc}"
 
 
 # --- the module -------------------------------------------------------------------------------
@@ -157,6 +57,7 @@ class Training(pl.LightningModule):
     """What Lightning drives: the network, one step, and how far the run is.
 
     `progress` (0 to 1) follows the steps or the clock, whichever bound is given and nearer its end.
+    `tokens` counts targets, padding included.
     """
 
     def __init__(self, model: GPT, config: RunConfig, batches_per_epoch: float) -> None:
@@ -166,7 +67,7 @@ class Training(pl.LightningModule):
         self.n_steps = _planned_steps(config, batches_per_epoch)
         self.step, self.batches_done, self.tokens, self.seconds = 0, 0, 0, 0.0
         self.ema = EMA(model, config.optim.ema) if config.optim.ema else None
-        self.gradient_norm = torch.zeros(())
+        self.lr_factor, self.gradient_norm = 0.0, torch.zeros(())
         self.loss_sum, self.loss_count = torch.zeros(()), 0
 
     @property
@@ -180,6 +81,11 @@ class Training(pl.LightningModule):
         """One optimiser; its learning rates are set before each step."""
         return MuonAdamW(self.model, self.config.optim)
 
+    def on_fit_start(self) -> None:
+        """The average follows the network to its device."""
+        if self.ema is not None:
+            self.ema.to(self.device)
+
     def training_step(self, batch: Tensor, _: int) -> Tensor:
         """batch (B, T + 1) -> mean nats per token over the targets that are no padding."""
         nats, count = token_nats(self.network(batch[:, :-1]), batch[:, 1:], PAD)
@@ -190,9 +96,8 @@ class Training(pl.LightningModule):
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Set the learning rate of this step."""
-        factor = lr_factor(self.config.optim, self.step, self.progress)
-        for group in optimizer.param_groups:
-            group["lr"] = factor * group["peak_lr"]
+        self.lr_factor = lr_factor(self.config.optim, self.step, self.progress)
+        cast(MuonAdamW, optimizer).scale_lr(self.lr_factor)
 
     def configure_gradient_clipping(self, *_: Any, **__: Any) -> None:
         """Clip, and keep the norm for the log."""
@@ -225,23 +130,31 @@ class Training(pl.LightningModule):
                 self.model.load_state_dict(own)
             self.model.train()
 
+    def state(self) -> dict[str, Any]:
+        """Counters and weights as plain values and tensors, to go on from."""
+        return {
+            "model": self.model.state_dict(),
+            "ema": None if self.ema is None else self.ema.state,
+            "ema_updates": 0 if self.ema is None else self.ema.updates,
+            "loss_sum": float(self.loss_sum),
+            "loss_count": self.loss_count,
+            **{name: getattr(self, name) for name in _COUNTERS},
+        }
 
-class EMA:
-    """Exponential moving average of a model's weights."""
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state` gave."""
+        self.model.load_state_dict(state["model"])
+        if self.ema is not None and state["ema"] is not None:
+            self.ema.state, self.ema.updates = dict(state["ema"]), state["ema_updates"]
+        elif self.ema is not None:
+            self.ema = EMA(self.model, self.ema.decay)
+        self.loss_sum = torch.tensor(state.get("loss_sum", 0.0))
+        self.loss_count = state.get("loss_count", 0)
+        for name in _COUNTERS:
+            setattr(self, name, state[name])
 
-    def __init__(self, model: GPT, decay: float) -> None:
-        self.decay = decay
-        self.state = {k: v.detach().clone() for k, v in model.state_dict().items()}
-        self.updates = 0
 
-    @torch.no_grad()
-    def update(self, model: GPT) -> None:
-        """Move towards the present weights; quicker at first, when the start still weighs."""
-        self.updates += 1
-        decay = min(self.decay, self.updates / (self.updates + 10))
-        now = model.state_dict()
-        names = list(self.state)
-        torch._foreach_lerp_([self.state[n] for n in names], [now[n] for n in names], 1 - decay)
+_COUNTERS = ("step", "batches_done", "tokens", "seconds")
 
 
 def _planned_steps(config: RunConfig, batches_per_epoch: float) -> int:
@@ -256,85 +169,118 @@ def _planned_steps(config: RunConfig, batches_per_epoch: float) -> int:
 # --- what happens around the steps ------------------------------------------------------------
 
 
+class StoppedAtOnce(BaseException):
+    """Ctrl-C was pressed twice. Not a KeyboardInterrupt: on one, Lightning ends the program."""
+
+
 class Keeper(pl.Callback):
     """Counts, measures, logs, saves and ends the run."""
 
     def __init__(
-        self, run: Path, validation: Windows | None, card: dict[str, Any], resume: dict[str, Any]
+        self,
+        run: Path,
+        validation: Windows | None,
+        card: Mapping[str, Any],
+        resume: Mapping[str, Any],
     ) -> None:
-        self.run, self.validation, self.card = run, validation, card
+        self.run, self.validation, self.card, self.resume = run, validation, card, resume
         self.best = float(resume.get("best", math.inf))
         self.measured = float(resume.get("measured", math.nan))
         self.stop_reason = ""
-        self._clock = time.monotonic()
         self._first_step = True
-        self._last_save = time.monotonic()
+        self._clock = self._last_save = time.monotonic()
         self._speed_mark = (time.monotonic(), 0)
         self._bar: tqdm[Any] | None = None
 
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Hold the signals meanwhile, and leave the terminal as it was."""
+        held = (signal.SIGINT, signal.SIGTERM)
+        old = {number: signal.getsignal(number) for number in held}
+        self._take_signal(signal.SIGINT)
+        try:
+            yield
+        finally:
+            if self._bar is not None:
+                self._bar.close()
+            for number, handler in old.items():
+                if _in_main_thread() and handler is not None:
+                    signal.signal(number, handler)
+
+    def _take_signal(self, number: int) -> None:
+        if _in_main_thread():
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.stop_reason and number == signal.SIGINT:
+            raise StoppedAtOnce
+        self.stop_reason = signal.Signals(number).name
+
     # Lightning calls these
 
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Give the optimiser its state back: Lightning has just made it."""
+        if self.resume:
+            trainer.optimizers[0].load_state_dict(self.resume["optimizer"])
+
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Take the signals over: Lightning ends on them without saving."""
+        """Begin to count; Lightning's own handler of SIGTERM would end without saving."""
         module = cast(Training, pl_module)
-        self._old_handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-        for number in self._old_handlers:
-            signal.signal(number, self._on_signal)
+        self._take_signal(signal.SIGTERM)
         self._clock = self._last_save = time.monotonic()
         self._speed_mark = (time.monotonic(), module.tokens)
         if trainer.is_global_zero:
             self._bar = tqdm(total=100, unit="%", file=sys.stderr, bar_format=BAR_FORMAT)
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, _: int
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
     ) -> None:
         """Count the batch; after a whole step measure, log, save and look whether to end."""
         module = cast(Training, pl_module)
         module.batches_done += 1
         module.tokens += (batch.numel() - batch.shape[0]) * trainer.world_size
-        now = time.monotonic()
         # the first step may compile; a later long one was a pause of the process
-        longest = math.inf if self._first_step else LONGEST_STEP_SECONDS
-        module.seconds += min(now - self._clock, longest)
-        self._clock, self._first_step = now, False
-        if module.batches_done % module.config.train.accumulate:
+        self._count_time(module, math.inf if self._first_step else LONGEST_STEP_SECONDS)
+        self._first_step = False
+        if (batch_idx + 1) % module.config.train.accumulate:
             return
         module.step += 1
         if module.ema is not None:
             module.ema.update(module.model)
         self._after_step(trainer, module)
-
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Give the signals back."""
-        for number, handler in self._old_handlers.items():
-            signal.signal(number, handler)
-        if self._bar is not None:
-            self._bar.close()
-
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
-        """Leave the terminal and the signals as they were."""
-        self.on_train_end(trainer, pl_module)
+        self._count_time(module, math.inf)
 
     # the parts of a step's end
 
+    def _count_time(self, module: Training, longest: float) -> None:
+        now = time.monotonic()
+        module.seconds += min(now - self._clock, longest)
+        self._clock = now
+
     def _after_step(self, trainer: pl.Trainer, module: Training) -> None:
         settings = module.config.train
-        done = self._agree(trainer, module.progress >= 1.0)
-        stopped = self._agree(trainer, bool(self.stop_reason))
+        due = time.monotonic() - self._last_save > 60.0 * settings.save_every_minutes
+        # all processes have to go by one clock, and to leave the loop together
+        signs = [module.seconds, float(bool(self.stop_reason)), float(due)]
+        module.seconds, stopped, due_somewhere = _over_ranks(trainer, signs, "max")
+        done = module.progress >= 1.0
         measuring = done or module.step % settings.validate_every_steps == 0
         if measuring or module.step % LOG_EVERY_STEPS == 0:
             self._report(trainer, module, measuring=measuring)
-        due = time.monotonic() - self._last_save > 60.0 * settings.save_every_minutes
-        if done or stopped or self._agree(trainer, due):
+        if done or stopped or due_somewhere or measuring:
             self.save(trainer, module)
         if done or stopped:
+            self.stop_reason = self.stop_reason or ("" if done else "another process")
             trainer.should_stop = True
 
     def _report(self, trainer: pl.Trainer, module: Training, *, measuring: bool) -> None:
         """Log the training loss and, when measuring, the validation loss; keep the best weights."""
-        loss = module.take_mean_loss()
+        [loss] = _over_ranks(trainer, [module.take_mean_loss()], "mean")
         self._require_finite(loss, module)
         validation = math.nan
         if measuring and self.validation is not None:
@@ -344,28 +290,21 @@ class Keeper(pl.Callback):
         if trainer.is_global_zero:
             self._write_row(module, loss, validation)
         if measuring:
+            self._require_finite_weights(module)
             self.measured = loss if self.validation is None else validation
             if self.measured < self.best and trainer.is_global_zero:
-                self._keep("best.safetensors", module)
+                self._keep(BEST_WEIGHTS, module)
             self.best = min(self.best, self.measured)
 
     def save(self, trainer: pl.Trainer, module: Training) -> None:
-        """Write last.ckpt beside its place and move it there; the one before becomes previous."""
+        """Write last.ckpt; the one before becomes previous.ckpt."""
         self._last_save = time.monotonic()
+        self._require_finite_weights(module)
         if not trainer.is_global_zero:
             return
-        if not all(bool(p.isfinite().all()) for p in module.model.parameters()):
-            self._require_finite(math.nan, module)
-        optimizer = trainer.optimizers[0]
         state = {
-            "model": module.model.state_dict(),
-            "ema": None if module.ema is None else module.ema.state,
-            "ema_updates": 0 if module.ema is None else module.ema.updates,
-            "optimizer": optimizer.state_dict(),
-            "step": module.step,
-            "batches_done": module.batches_done,
-            "tokens": module.tokens,
-            "seconds": module.seconds,
+            **module.state(),
+            "optimizer": trainer.optimizers[0].state_dict(),
             "best": self.best,
             "measured": self.measured,
             "config": module.config.to_dict(),
@@ -380,13 +319,15 @@ class Keeper(pl.Callback):
             "steps": module.step,
             "tokens_seen": module.tokens,
             "minutes": round(module.seconds / 60, 1),
-            "quick_validation_nats_per_token": round(self.measured, 4),
+            "quick_validation_nats_per_token": (
+                None if self.validation is None else round(self.measured, 4)
+            ),
         }
         save_checkpoint(self.run / name, module.model, card, weights=module.weights())
 
     def finish(self, module: Training) -> None:
         """Write the weights at the end."""
-        self._keep("last.safetensors", module)
+        self._keep(LAST_WEIGHTS, module)
 
     def _write_row(self, module: Training, train_value: float, validation: float) -> None:
         now = time.monotonic()
@@ -399,11 +340,11 @@ class Keeper(pl.Callback):
             module.tokens,
             _figure(train_value),
             _figure(validation),
-            f"{lr_factor(module.config.optim, module.step, module.progress):.4f}",
+            f"{module.lr_factor:.4f}",
             f"{float(module.gradient_norm):.4f}",
             f"{speed:.0f}",
         )
-        append_row(self.run / "log.csv", row)
+        append_row(self.run, row)
         self._show(module, train_value, speed)
 
     def _show(self, module: Training, loss: float, speed: float) -> None:
@@ -418,126 +359,52 @@ class Keeper(pl.Callback):
             refresh=True,
         )
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.stop_reason and number == signal.SIGINT:
-            raise KeyboardInterrupt  # asked twice: at once, from the last saved point
-        self.stop_reason = signal.Signals(number).name
+    def _require_finite_weights(self, module: Training) -> None:
+        if not all(bool(tensor.isfinite().all()) for tensor in module.model.state_dict().values()):
+            self._require_finite(math.nan, module)
 
     def _require_finite(self, value: float, module: Training) -> None:
-        if not math.isfinite(value):
-            raise InputError(
-                f"The training diverged before step {module.step} (the loss is {value}); the last "
-                f"good checkpoint in {self.run} was kept, so go on from it with a lower "
-                "--optim.muon_lr and --optim.adamw_lr, or a lower --optim.clip."
-            )
-
-    @staticmethod
-    def _agree(trainer: pl.Trainer, decision: bool) -> bool:
-        """True when any process says so: all of them have to leave the loop together."""
-        if trainer.world_size == 1:
-            return decision
-        return trainer.strategy.reduce_boolean_decision(decision, all=False)
+        if math.isfinite(value):
+            return
+        way_out = "start again with"
+        if (self.run / LAST).exists():
+            way_out = f"the last good checkpoint in {self.run} was kept, so --resume it with"
+        raise InputError(
+            f"The training diverged at step {module.step} (the loss is {value}); {way_out} a lower "
+            "--optim.muon_lr and --optim.adamw_lr, or a lower --optim.clip."
+        )
 
 
-BAR_FORMAT = "{percentage:5.1f} % |{bar:20}| {elapsed} · {desc}"
+def _in_main_thread() -> bool:
+    """Whether signals can be held here: Python lets only its main thread do so."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def _over_ranks(trainer: pl.Trainer, values: list[float], how: str) -> list[float]:
+    """The values of all processes as one: their "sum", "mean" or "max"."""
+    if trainer.world_size == 1:
+        return values
+    device = trainer.strategy.root_device
+    together = torch.tensor(values, dtype=torch.float64, device=device)
+    reduced = trainer.strategy.reduce(together, reduce_op=how)
+    return cast(list[float], cast(Tensor, reduced).tolist())
 
 
 def _figure(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.5f}"
-
-
-def append_row(path: Path, row: tuple[object, ...]) -> None:
-    """Add a row to a CSV file, with the head if it is new."""
-    is_new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.writer(file)
-        if is_new:
-            writer.writerow(LOG_COLUMNS)
-        writer.writerow(row)
+    return "" if math.isnan(value) else f"{value:.6f}"
 
 
 def mean_nats(model: GPT, windows: Windows, trainer: pl.Trainer) -> float:
     """Nats per token of `model` on the windows of all processes together."""
     device = next(model.parameters()).device
-    total = torch.zeros(2, dtype=torch.float64, device=device)
+    total, targets = 0.0, 0.0
     with torch.no_grad(), trainer.precision_plugin.forward_context():
         for batch in windows:
             ids = batch.to(device)
             nats, count = token_nats(model(ids[:, :-1]), ids[:, 1:], PAD)
-            total += torch.stack((nats.double(), count.double()))
-    if trainer.world_size > 1:
-        total = cast(Tensor, trainer.strategy.reduce(total, reduce_op="sum"))
-    return float(total[0] / total[1].clamp(min=1))
-
-
-# --- resume -----------------------------------------------------------------------------------
-
-
-def write_resume_point(run: Path, state: Mapping[str, Any]) -> None:
-    """Write last.ckpt whole or not at all, keeping the one before as previous.ckpt."""
-    last, previous, beside = run / "last.ckpt", run / "previous.ckpt", run / ".last.ckpt.part"
-    try:
-        with beside.open("wb") as file:
-            torch.save(dict(state), file)
-            file.flush()
-            os.fsync(file.fileno())
-        if last.exists():
-            last.replace(previous)
-        beside.replace(last)
-    except (OSError, RuntimeError) as error:  # torch raises RuntimeError on a full disk
-        beside.unlink(missing_ok=True)
-        raise InputError(
-            f"The checkpoint in {run} could not be written ({error}); free some space, then go on "
-            "with --resume."
-        ) from error
-
-
-def read_resume_point(run: Path) -> dict[str, Any]:
-    """The newest readable checkpoint of a run; `InputError` if there is none."""
-    for name in ("last.ckpt", "previous.ckpt"):
-        try:
-            # weights_only: tensors and plain values, no code from the file is run
-            state = torch.load(run / name, map_location="cpu", weights_only=True)
-        except FileNotFoundError:
-            continue
-        except Exception as error:
-            # what a damaged archive raises is not documented; the other file may still be whole
-            print(f"{run / name} is not readable ({type(error).__name__}).", file=sys.stderr)
-            continue
-        return cast(dict[str, Any], state)
-    raise InputError(
-        f"There is nothing to resume in {run}: no readable last.ckpt; start it without --resume."
-    )
-
-
-def _restore(module: Training, state: Mapping[str, Any], card: Mapping[str, Any]) -> None:
-    """Put the counters and the weights of a resume point into a new module."""
-    if state["config"]["model"] != module.config.model.to_dict():
-        raise InputError(
-            "The run was started with another network than the configuration says; resume it with "
-            "its own config.yaml, or start a new run with --init-from."
-        )
-    if state["corpus_sha256"] != card["corpus_sha256"]:
-        raise InputError(
-            "The tokens folder is not the one that the run was started with; give that folder, or "
-            "start a new run with --init-from."
-        )
-    module.model.load_state_dict(state["model"])
-    if module.ema is not None and state["ema"] is not None:
-        module.ema.state, module.ema.updates = dict(state["ema"]), state["ema_updates"]
-    for name in ("step", "batches_done", "tokens", "seconds"):
-        setattr(module, name, state[name])
-    torch.set_rng_state(state["rng"])
-
-
-class _RestoreOptimizer(pl.Callback):
-    """Gives the optimiser its state back as soon as Lightning has made it."""
-
-    def __init__(self, state: Mapping[str, Any]) -> None:
-        self.state = state
-
-    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        trainer.optimizers[0].load_state_dict(self.state["optimizer"])
+            total, targets = total + float(nats), targets + float(count)
+    total, targets = _over_ranks(trainer, [total, targets], "sum")
+    return total / max(targets, 1.0)
 
 
 # --- the run ----------------------------------------------------------------------------------
@@ -554,58 +421,77 @@ def train(
     """Train on the tokens folder and write into `out`; returns what was reached, as plain values.
 
     `resume` goes on where the run in `out` was; `init_from` starts from the weights of a checkpoint
-    of the same shape. Raises `InputError` before the first step for anything that cannot work.
+    of the same shape. Of several processes all but the first return an empty dict. Raises
+    `InputError` before the first step for anything that cannot work, and `KeyboardInterrupt` when
+    Ctrl-C is pressed twice.
     """
+    # 1. what there is: tokens, the run so far, a machine
     run, corpus = Path(out), Corpus.open(tokens)
+    split, card = corpus.split("train"), _card(corpus, config, init_from)
     state = read_resume_point(run) if resume else {}
-    _check_folder(run, resume=resume)
-    torch.manual_seed(config.train.seed)
-    model = GPT(config.model)
-    if init_from is not None and not resume:
-        _init_from(model, init_from)
-    card = _card(corpus, config, init_from)
-    rank, n_ranks = _rank(config)
-    batches = CropBatches(
-        corpus.split("train"),
-        config.model.context,
-        config.data,
-        seed=config.train.seed,
-        rank=rank,
-        n_ranks=n_ranks,
-        first_batch=int(state.get("batches_done", 0)),
-    )
-    module = Training(model, config, batches.batches_per_epoch)
-    if state:
-        _restore(module, state, card)
-    keeper = Keeper(run, _validation(corpus, config, rank, n_ranks), card, state)
-    if module.progress >= 1.0:
-        raise InputError(
-            f"The run in {run} is finished; to train longer, give a new folder and "
-            f"--init-from {run / 'last.safetensors'}."
+    _check_resume(state, config, card)
+    with _quiet_lightning():
+        trainer = make_trainer(config)
+        rank, n_ranks = trainer.global_rank, trainer.world_size
+        # 2. the network and its batches
+        torch.manual_seed(config.train.seed)
+        model = GPT(config.model)
+        if init_from is not None and not resume:
+            _init_from(model, init_from)
+        batches = CropBatches(
+            split,
+            config.model.context,
+            config.data,
+            seed=config.train.seed,
+            rank=rank,
+            n_ranks=n_ranks,
+            first_batch=_batches_done(state, config, n_ranks),
         )
-    quiet_lightning()
-    trainer = make_trainer(config, [keeper] + ([_RestoreOptimizer(state)] if state else []))
-    if config.train.compile:
-        module.network = torch.compile(model, dynamic=False)
-    pin = trainer.strategy.root_device.type == "cuda"
-    with warnings.catch_warnings():
-        # Lightning advises more loader processes; one batch takes a thousandth of a CPU's step
-        warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-        # Lightning 2.6 walks trees in the way that torch 2.13 calls deprecated
-        warnings.filterwarnings("ignore", message=".*LeafSpec.*")
-        trainer.fit(module, loader(batches, config.data.workers, pin=pin))
-    if trainer.is_global_zero:
+        module = Training(model, config, batches.batches_per_epoch)
+        if state:
+            module.restore(state)
+            module.batches_done = batches.first_batch
+            torch.set_rng_state(state["rng"])
+        if module.progress >= 1.0:
+            raise InputError(
+                f"The run in {run} is finished; to train longer, give a new folder and "
+                f"--init-from {run / LAST_WEIGHTS}."
+            )
+        # 3. the folder, and the run itself
+        if trainer.is_global_zero:
+            open_run(run, config, step=module.step if resume else None)
+        keeper = Keeper(run, _validation(corpus, config, rank, n_ranks), card, state)
+        trainer.callbacks.append(keeper)  # type: ignore[attr-defined] # Lightning's own list
+        if config.train.compile:
+            module.network = torch.compile(model, dynamic=False)
+        pin = trainer.strategy.root_device.type == "cuda"
+        try:
+            with keeper.watching():
+                trainer.fit(module, loader(batches, config.data.workers, pin=pin))
+        except StoppedAtOnce:
+            raise KeyboardInterrupt(
+                f"Stopped at once; --resume goes on from the last saved point in {run}."
+            ) from None
+        if not trainer.is_global_zero:
+            return {}
         keeper.finish(module)
-    return _result(run, module, keeper)
+        return _result(run, module, keeper)
 
 
-def quiet_lightning() -> None:
-    """Leave standard error to the progress bar: Lightning's own lines say nothing to a person."""
+@contextmanager
+def _quiet_lightning() -> Iterator[None]:
+    """Leave the terminal to the progress bar: Lightning's own lines say nothing to a person."""
     for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    with warnings.catch_warnings():
+        # advice, as on more loader processes: a batch takes a thousandth of a CPU's step
+        warnings.simplefilter("ignore", PossibleUserWarning)
+        # Lightning 2.6 walks trees in the way that torch 2.13 calls deprecated
+        warnings.filterwarnings("ignore", message=".*LeafSpec.*")
+        yield
 
 
-def make_trainer(config: RunConfig, callbacks: list[pl.Callback]) -> pl.Trainer:
+def make_trainer(config: RunConfig) -> pl.Trainer:
     """Lightning's Trainer with nothing of its own left on: no bars, loggers or checkpoints."""
     device = resolve_device(config.train.device)
     several = config.train.devices * config.train.num_nodes > 1
@@ -618,7 +504,6 @@ def make_trainer(config: RunConfig, callbacks: list[pl.Callback]) -> pl.Trainer:
         max_epochs=1,
         max_steps=-1,
         accumulate_grad_batches=config.train.accumulate,
-        callbacks=callbacks,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -628,43 +513,37 @@ def make_trainer(config: RunConfig, callbacks: list[pl.Callback]) -> pl.Trainer:
     )
 
 
-def resolve_device(device: str) -> str:
-    """'cpu', 'cuda' or 'mps'; `InputError` if the machine has no such thing."""
-    has = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-    }
-    if device == "auto":
-        return next(name for name in ("cuda", "mps", "cpu") if has[name])
-    if not has[device]:
-        raise InputError(f"This machine has no {device}; use --train.device auto.")
-    return device
-
-
-def _check_folder(run: Path, *, resume: bool) -> None:
-    """Raise `InputError` unless `run` can be written and holds no other run."""
-    if not resume and (run / "last.ckpt").exists():
+def _check_resume(state: Mapping[str, Any], config: RunConfig, card: Mapping[str, Any]) -> None:
+    """Raise `InputError` if the run cannot go on with this configuration and these tokens."""
+    if not state:
+        return
+    same_parts = state["config"]["optim"]["optimizer"] == config.optim.optimizer
+    if state["config"]["model"] != config.model.to_dict() or not same_parts:
         raise InputError(
-            f"{run} already holds a run; go on with it with --resume, or choose another --out."
+            "The run was started with another network or optimizer than the configuration says; "
+            "resume it with its own config.yaml, or start a new run with --init-from."
         )
-    try:
-        run.mkdir(parents=True, exist_ok=True)
-        probe = run / ".writable"
-        probe.write_bytes(b"")
-        probe.unlink()
-    except OSError as error:
+    if state["corpus_sha256"] != card["corpus_sha256"]:
         raise InputError(
-            f"The folder {run} cannot be written ({error.strerror}); choose another --out."
-        ) from error
+            "The tokens folder is not the one that the run was started with; give that folder, or "
+            "start a new run with --init-from."
+        )
+
+
+def _batches_done(state: Mapping[str, Any], config: RunConfig, n_ranks: int) -> int:
+    """Batches of this size, on so many processes, that hold what the run has seen."""
+    if not state:
+        return 0
+    data, machine = state["config"]["data"], state["config"]["train"]
+    old_ranks = machine["devices"] * machine["num_nodes"]
+    crops = state["batches_done"] * data["batch_size"] * old_ranks
+    return int(crops // (config.data.batch_size * n_ranks))
 
 
 def _init_from(model: GPT, path: str | Path) -> None:
     source, _ = load_checkpoint(path)
-    if source.state_dict().keys() != model.state_dict().keys() or any(
-        a.shape != b.shape
-        for a, b in zip(source.state_dict().values(), model.state_dict().values(), strict=True)
-    ):
+    shapes = [{k: v.shape for k, v in m.state_dict().items()} for m in (source, model)]
+    if shapes[0] != shapes[1]:
         raise InputError(
             f"{path} holds a network of another shape than the configuration; use a configuration "
             f"with model: {source.config.to_dict()}."
@@ -684,20 +563,14 @@ def _card(corpus: Corpus, config: RunConfig, init_from: str | Path | None) -> di
     }
 
 
-def _rank(config: RunConfig) -> tuple[int, int]:
-    """Number of this process and of all of them, as torchrun, SLURM or Lightning tell it."""
-    local, node = int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("NODE_RANK", 0))
-    rank = int(os.environ.get("RANK", node * config.train.devices + local))
-    return rank, config.train.devices * config.train.num_nodes
-
-
 def _validation(corpus: Corpus, config: RunConfig, rank: int, n_ranks: int) -> Windows | None:
     if "validation" not in corpus.splits:
-        print(
-            "The tokens folder has no validation split: the best checkpoint is chosen by the "
-            "training loss.",
-            file=sys.stderr,
-        )
+        if rank == 0:
+            print(
+                "The tokens folder has no validation split: the best checkpoint is chosen by the "
+                "training loss.",
+                file=sys.stderr,
+            )
         return None
     return Windows(
         corpus.split("validation"),
@@ -710,7 +583,7 @@ def _validation(corpus: Corpus, config: RunConfig, rank: int, n_ranks: int) -> W
 
 
 def _result(run: Path, module: Training, keeper: Keeper) -> dict[str, Any]:
-    best = run / "best.safetensors"
+    best = run / BEST_WEIGHTS
     return {
         "run": str(run),
         "finished": module.progress >= 1.0,
@@ -719,5 +592,5 @@ def _result(run: Path, module: Training, keeper: Keeper) -> dict[str, Any]:
         "tokens": module.tokens,
         "minutes": round(module.seconds / 60, 2),
         "nats_per_token": None if math.isnan(keeper.measured) else round(keeper.measured, 4),
-        "checkpoint": str(best if best.exists() else run / "last.safetensors"),
+        "checkpoint": str(best if best.exists() else run / LAST_WEIGHTS),
     }

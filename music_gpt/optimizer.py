@@ -1,0 +1,138 @@
+"""Gradients of a network -> its next weights: Muon and AdamW as one optimiser, and the schedule.
+
+The module knows neither batches nor files nor Lightning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from music_gpt.config import OptimConfig
+from music_gpt.model import GPT
+
+EMA_WARMUP = 10
+"""After n updates the moving average weighs the past by n / (n + this), until it is slow enough."""
+
+
+class MuonAdamW(torch.optim.Optimizer):
+    """Muon on the hidden matrices and AdamW on the rest, behind one optimiser.
+
+    Source of Muon: Jordan et al. 2024; here `torch.optim.Muon`. Both parts share their parameter
+    groups with this object, so whatever sets a learning rate here sets it there.
+    """
+
+    def __init__(self, model: GPT, config: OptimConfig) -> None:
+        hidden, decayed, plain = _parameter_groups(model, muon=config.optimizer == "muon")
+        adamw = torch.optim.AdamW(
+            [
+                {"params": decayed, "weight_decay": config.weight_decay},
+                {"params": plain, "weight_decay": 0.0},
+            ],
+            lr=config.adamw_lr,
+            betas=config.betas,
+            # the foreach and fused forms differ in the last bits only; fused is the quickest
+            fused=True,
+        )
+        self.parts: list[torch.optim.Optimizer] = [adamw]
+        if hidden:
+            self.parts.append(
+                torch.optim.Muon(
+                    hidden,
+                    lr=config.muon_lr,
+                    momentum=config.muon_momentum,
+                    weight_decay=config.weight_decay,
+                )
+            )
+        groups = [group for part in self.parts for group in part.param_groups]
+        super().__init__([{"params": list(group["params"])} for group in groups], {})
+        self._share_groups()
+        for group in self.param_groups:
+            group["peak_lr"] = group["lr"]
+
+    def _share_groups(self) -> None:
+        self.param_groups = [group for part in self.parts for group in part.param_groups]
+
+    def scale_lr(self, factor: float) -> None:
+        """Set every learning rate to `factor` times its peak."""
+        for group in self.param_groups:
+            group["lr"] = factor * group["peak_lr"]
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Evaluate `closure` once (forward and backward), then move all parameters."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for part in self.parts:
+            part.step()
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """The states of both parts."""
+        return {"parts": [part.state_dict() for part in self.parts]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over the momenta of both parts; the knobs stay those of this configuration.
+
+        So a run that diverged can go on with a lower learning rate.
+        """
+        knobs = [{k: v for k, v in g.items() if k != "params"} for g in self.param_groups]
+        for part, state in zip(self.parts, state_dict["parts"], strict=True):
+            part.load_state_dict(state)
+        self._share_groups()
+        for group, own in zip(self.param_groups, knobs, strict=True):
+            group.update(own)
+
+
+def _parameter_groups(
+    model: GPT, *, muon: bool
+) -> tuple[list[nn.Parameter], list[nn.Parameter], list[nn.Parameter]]:
+    """Hidden matrices for Muon, matrices with weight decay for AdamW, and all the rest."""
+    hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and "blocks." in name]
+    chosen = {id(p) for p in hidden}
+    plain = [p for p in model.parameters() if id(p) not in chosen]
+    return (hidden, [], plain) if muon else ([], hidden, plain)
+
+
+def lr_factor(config: OptimConfig, step: int, progress: float) -> float:
+    """Share of the peak learning rate after `step` steps, at `progress` (0 to 1) of the run.
+
+    It rises over the warm-up, holds, and falls over the last `cooldown` of the run.
+
+    >>> [lr_factor(OptimConfig(), step, step / 1000) for step in (0, 49, 400, 750, 1000)]
+    [0.01, 0.5, 1.0, 0.51, 0.02]
+    """
+    warm = min(1.0, (step + 1) / config.warmup_steps) if config.warmup_steps else 1.0
+    left = 1.0 - min(progress, 1.0)
+    fall = min(1.0, left / config.cooldown) if config.cooldown else 1.0
+    if config.schedule == "cosine":
+        fall = (1.0 - math.cos(math.pi * fall)) / 2.0
+    return warm * (config.final_lr + (1.0 - config.final_lr) * fall)
+
+
+class EMA:
+    """Exponential moving average of a model's weights."""
+
+    def __init__(self, model: GPT, decay: float) -> None:
+        self.decay = decay
+        self.state = {k: v.detach().clone() for k, v in model.state_dict().items()}
+        self.updates = 0
+
+    def to(self, device: torch.device) -> None:
+        """Move the average to where the model is."""
+        self.state = {k: v.to(device) for k, v in self.state.items()}
+
+    @torch.no_grad()
+    def update(self, model: GPT) -> None:
+        """Move towards the present weights; quicker at first, when the start still weighs."""
+        self.updates += 1
+        decay = min(self.decay, self.updates / (self.updates + EMA_WARMUP))
+        now = model.state_dict()
+        names = list(self.state)
+        torch._foreach_lerp_([self.state[n] for n in names], [now[n] for n in names], 1 - decay)

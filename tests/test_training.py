@@ -1,0 +1,750 @@
+"""A run: what ends it, it goes on exactly; what cannot work is said before the first step."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+from small import random_network, run_config, tokens_folder
+
+from music_gpt import run_folder, training
+from music_gpt.checkpoint import load_checkpoint, save_checkpoint
+from music_gpt.config import OptimConfig
+from music_gpt.errors import InputError
+from music_gpt.optimizer import EMA, MuonAdamW, lr_factor
+from music_gpt.run_folder import LOG_COLUMNS, STATE_KEYS
+from music_gpt.training import Keeper, Training, train
+
+ROOT = Path(__file__).parent.parent
+STEADY = ("step", "tokens", "train_nats_per_token", "validation_nats_per_token", "gradient_norm")
+"""Columns of the log that do not depend on how fast the machine is."""
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An epoch of 10 batches of 4 crops of 32 tokens."""
+    folder = tmp_path_factory.mktemp("training") / "tokens"
+    return tokens_folder(folder, {"train": [120, 90, 100, 8], "validation": [60, 20]})
+
+
+def log_of(run: Path) -> list[dict[str, str]]:
+    with (run / "log.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def steady_log(run: Path) -> list[tuple[str, ...]]:
+    return [tuple(row[name] for name in STEADY) for row in log_of(run)]
+
+
+def weights_of(run: Path, name: str = "last.safetensors") -> dict[str, torch.Tensor]:
+    return dict(load_file(run / name))
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    assert steady_log(one) == steady_log(other)
+    for name in ("last.safetensors", "best.safetensors"):
+        first, second = weights_of(one, name), weights_of(other, name)
+        assert first.keys() == second.keys()
+        assert all(torch.equal(first[k], second[k]) for k in first)
+
+
+def at_step(step: int, act: Callable[[Keeper], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `act` happen at the end of a step, before it is logged and saved."""
+    after_step = Keeper._after_step
+
+    def wrapped(self: Keeper, trainer: Any, module: Training) -> None:
+        if module.step == step:
+            act(self)
+        after_step(self, trainer, module)
+
+    monkeypatch.setattr(Keeper, "_after_step", wrapped)
+
+
+def interrupt(keeper: Keeper) -> None:
+    keeper._on_signal(signal.SIGINT, None)
+
+
+class Killed(BaseException):
+    """Ends the run without a chance to save."""
+
+
+def kill(_: Keeper) -> None:
+    raise Killed
+
+
+# --- a whole run ------------------------------------------------------------------------------
+
+
+def test_a_run_learns_and_leaves_its_files(tokens: Path, tmp_path: Path) -> None:
+    config = run_config(max_steps=60, validate_every_steps=20)
+    result = train(tokens, tmp_path / "run", config)
+    assert result["finished"]
+    assert result["steps"] == 60
+    assert result["tokens"] == 60 * 4 * 32
+    assert result["nats_per_token"] < 5.6 < math.log(390)
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
+        *("best.safetensors", "config.yaml", "last.ckpt", "last.safetensors", "log.csv"),
+        "previous.ckpt",
+    ]
+    model, card = load_checkpoint(result["checkpoint"])
+    assert model.config == config.model
+    assert card["licences"] == {"made": "CC0"}
+    assert card["steps"] == 60
+    assert card["quick_validation_nats_per_token"] == result["nats_per_token"]
+
+
+def test_the_log_has_a_row_for_every_measurement(tokens: Path, tmp_path: Path) -> None:
+    train(tokens, tmp_path / "run", run_config(max_steps=50, validate_every_steps=25))
+    rows = log_of(tmp_path / "run")
+    assert tuple(rows[0]) == LOG_COLUMNS
+    assert [row["step"] for row in rows] == ["20", "25", "40", "50"]
+    assert [bool(row["validation_nats_per_token"]) for row in rows] == [False, True, False, True]
+    assert [int(row["tokens"]) for row in rows] == [n * 4 * 32 for n in (20, 25, 40, 50)]
+    assert all(float(row["train_nats_per_token"]) > 3 for row in rows)
+    assert all(float(row["gradient_norm"]) > 0 for row in rows)
+    assert all(float(row["tokens_per_second"]) > 0 for row in rows)
+
+
+def test_the_same_run_twice_is_the_same_to_the_last_bit(tokens: Path, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        train(tokens, tmp_path / name, run_config(max_steps=25, validate_every_steps=10))
+    assert_same_run(tmp_path / "one", tmp_path / "other")
+
+
+def test_epochs_count_passes_over_the_training_split(tokens: Path, tmp_path: Path) -> None:
+    result = train(tokens, tmp_path / "run", run_config(epochs=2.0, accumulate=2))
+    batches = training.CropBatches(
+        training.Corpus.open(tokens).split("train"), 32, run_config().data, seed=1
+    )
+    assert result["steps"] == math.ceil(2 * batches.batches_per_epoch / 2)
+
+
+def test_the_best_weights_are_those_of_the_lowest_validation_loss(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = iter([3.0, 2.0, 2.5])
+    monkeypatch.setattr(training, "mean_nats", lambda *_: next(figures))
+    train(tokens, tmp_path / "run", run_config(max_steps=15, validate_every_steps=5))
+    _, card = load_checkpoint(tmp_path / "run" / "best.safetensors")
+    assert (card["steps"], card["quick_validation_nats_per_token"]) == (10, 2.0)
+
+
+def test_a_run_bound_by_minutes_ends_cooled_down(tokens: Path, tmp_path: Path) -> None:
+    config = run_config(max_minutes=0.04, optim={"warmup_steps": 1})
+    result = train(tokens, tmp_path / "run", config)
+    assert result["finished"]
+    assert result["minutes"] >= 0.04
+    assert float(log_of(tmp_path / "run")[-1]["learning_rate_factor"]) < 0.2
+
+
+def test_a_paused_process_does_not_count_as_training(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(0, 10**9, 1000))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    keeper = Keeper(tmp_path, None, {}, {})
+    module = Training(random_network(), run_config(), 10.0)
+    keeper._count_time(module, training.LONGEST_STEP_SECONDS)
+    assert module.seconds == 60.0
+    keeper._count_time(module, math.inf)
+    assert module.seconds == 1060.0
+
+
+def test_accumulated_batches_make_the_step_of_one_large_batch(tokens: Path, tmp_path: Path) -> None:
+    long_pieces = tokens_folder(tmp_path / "tokens", {"train": [400]})  # hardly any padding
+    plain = {"transpose": 2, "stretch": 0.0, "velocity_bins": 0}
+    optim = {"optimizer": "adamw", "clip": 1e9}
+    runs = {"large": (8, 1), "parts": (2, 4)}
+    for name, (batch_size, accumulate) in runs.items():
+        config = run_config(
+            data={**plain, "batch_size": batch_size},
+            optim=optim,
+            max_steps=5,
+            accumulate=accumulate,
+        )
+        train(long_pieces, tmp_path / name, config)
+    large, parts = weights_of(tmp_path / "large"), weights_of(tmp_path / "parts")
+    for name, tensor in large.items():
+        torch.testing.assert_close(parts[name], tensor, atol=2e-4, rtol=0)
+    logs = [log_of(tmp_path / name)[-1] for name in runs]
+    assert logs[0]["tokens"] == logs[1]["tokens"]
+    assert float(logs[0]["train_nats_per_token"]) == pytest.approx(
+        float(logs[1]["train_nats_per_token"]), abs=1e-4
+    )
+
+
+def test_padding_is_no_target(tokens: Path) -> None:
+    module = Training(random_network(), run_config(), 10.0)
+    batch = torch.full((2, 33), 389)
+    batch[:, :9] = torch.randint(0, 388, (2, 9))
+    assert torch.equal(
+        module.training_step(batch, 0).detach(), module.training_step(batch[:, :9], 0).detach()
+    )
+    only_padding = module.training_step(torch.full((2, 33), 389), 0)
+    assert float(only_padding.detach()) == 0.0
+
+
+# --- interruptions ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["interrupt", "kill"])
+def test_a_run_that_goes_on_is_the_unbroken_run_step_by_step(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(training, "LOG_EVERY_STEPS", 3)
+    config = run_config(
+        model={"dropout": 0.1},
+        optim={"ema": 0.9},
+        max_steps=20,
+        validate_every_steps=7,
+        accumulate=2,
+    )
+    train(tokens, tmp_path / "unbroken", config)
+    broken = tmp_path / "broken"
+    with monkeypatch.context() as patch:
+        if how == "interrupt":
+            at_step(11, interrupt, patch)  # in the second epoch, and between two rows of the log
+            result = train(tokens, broken, config)
+            assert (result["finished"], result["stopped_by"]) == (False, "SIGINT")
+            assert result["steps"] == 11
+        else:
+            at_step(13, kill, patch)  # the last saved point is step 7, but step 12 was logged
+            with pytest.raises(Killed):
+                train(tokens, broken, config)
+    assert len(steady_log(broken)) < len(steady_log(tmp_path / "unbroken"))
+    assert train(tokens, broken, config, resume=True)["finished"]
+    assert_same_run(tmp_path / "unbroken", broken)
+
+
+def test_a_resumed_run_keeps_the_best_of_before(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = iter([2.0, 3.0])
+    monkeypatch.setattr(training, "mean_nats", lambda *_: next(figures))
+    config = run_config(max_steps=10, validate_every_steps=5)
+    with monkeypatch.context() as patch:
+        at_step(7, interrupt, patch)
+        train(tokens, tmp_path / "run", config)
+    train(tokens, tmp_path / "run", config, resume=True)
+    assert load_checkpoint(tmp_path / "run" / "best.safetensors")[1]["steps"] == 5
+
+
+@pytest.fixture
+def stopped(tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that was interrupted after 4 of 8 steps."""
+    with monkeypatch.context() as patch:
+        at_step(4, interrupt, patch)
+        train(tokens, tmp_path / "run", run_config(max_steps=8, validate_every_steps=3))
+    return tmp_path / "run"
+
+
+def test_a_checkpoint_that_was_cut_off_gives_way_to_the_one_before(
+    stopped: Path, tokens: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = stopped / "last.ckpt"
+    last.write_bytes(last.read_bytes()[:1000])
+    result = train(tokens, stopped, run_config(max_steps=8), resume=True)
+    assert result["finished"]
+    assert [row["step"] for row in log_of(stopped)] == ["3", "8"]
+    assert "last.ckpt is not readable" in capsys.readouterr().err
+
+
+def test_being_killed_between_the_two_moves_loses_nothing(stopped: Path, tokens: Path) -> None:
+    (stopped / "last.ckpt").replace(stopped / "previous.ckpt")
+    assert train(tokens, stopped, run_config(max_steps=8), resume=True)["finished"]
+
+
+def test_a_resume_point_opens_without_running_code(stopped: Path) -> None:
+    state = torch.load(stopped / "last.ckpt", weights_only=True)
+    assert state.keys() >= STATE_KEYS
+    assert state["step"] == 4
+
+
+class Bomb:
+    """Unpickled, it leaves a file behind."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.mark,)
+
+
+def test_a_hostile_checkpoint_is_not_run(stopped: Path, tokens: Path) -> None:
+    mark = stopped / "ran"
+    torch.save({"model": Bomb(mark)}, stopped / "last.ckpt")
+    (stopped / "previous.ckpt").write_bytes(pickle.dumps(Bomb(mark)))
+    with pytest.raises(InputError, match="nothing to resume"):
+        train(tokens, stopped, run_config(max_steps=8), resume=True)
+    assert not mark.exists()
+
+
+def test_a_checkpoint_of_another_program_is_not_resumed(stopped: Path, tokens: Path) -> None:
+    for name in ("last.ckpt", "previous.ckpt"):
+        torch.save({"state_dict": {}}, stopped / name)
+    with pytest.raises(InputError, match="nothing to resume"):
+        train(tokens, stopped, run_config(max_steps=8), resume=True)
+
+
+def test_a_run_can_go_on_with_a_lower_learning_rate(
+    stopped: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+    scale_lr = MuonAdamW.scale_lr
+
+    def scaled(self: MuonAdamW, factor: float) -> None:
+        scale_lr(self, factor)
+        seen.append(max(group["lr"] for group in self.param_groups))
+
+    monkeypatch.setattr(MuonAdamW, "scale_lr", scaled)
+    low = {"muon_lr": 1e-5, "adamw_lr": 1e-5}
+    train(tokens, stopped, run_config(optim=low, max_steps=8), resume=True)
+    assert 0 < max(seen) <= 1e-5
+
+
+def test_a_run_can_go_on_with_other_batches_and_sees_the_crops_that_are_left(
+    stopped: Path, tokens: Path
+) -> None:
+    config = run_config(data={"batch_size": 2}, max_steps=8, accumulate=3)
+    result = train(tokens, stopped, config, resume=True)
+    assert result["tokens"] == (4 * 4 + 4 * 6) * 32
+    state = torch.load(stopped / "last.ckpt", weights_only=True)
+    assert state["batches_done"] == 4 * 4 // 2 + 4 * 3
+
+
+# --- what cannot work is said -----------------------------------------------------------------
+
+
+def refused(match: str, tokens: Path, out: Path, config: Any = None, **options: Any) -> None:
+    with pytest.raises(InputError, match=match) as caught:
+        train(tokens, out, config or run_config(max_steps=8), **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(stopped: Path, tokens: Path) -> None:
+    before = {p.name: p.read_bytes() for p in stopped.iterdir()}
+    refused("already holds a run; go on with it with --resume", tokens, stopped)
+    assert {p.name: p.read_bytes() for p in stopped.iterdir()} == before
+    for name in ("last.ckpt", "previous.ckpt", "last.safetensors"):
+        (stopped / name).unlink()
+    refused("already holds a run", tokens, stopped)  # its best weights are still there
+
+
+def test_what_a_start_without_a_result_left_is_written_anew(tokens: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "log.csv").write_text("step\n1\n")
+    train(tokens, run, run_config(max_steps=2))
+    assert [row["step"] for row in log_of(run)] == ["2"]
+
+
+def test_nothing_to_resume_is_said(tokens: Path, tmp_path: Path) -> None:
+    refused("nothing to resume", tokens, tmp_path / "none", resume=True)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_finished_run_is_not_resumed(stopped: Path, tokens: Path) -> None:
+    train(tokens, stopped, run_config(max_steps=8), resume=True)
+    refused("is finished; to train longer.*--init-from", tokens, stopped, resume=True)
+
+
+def test_a_run_is_not_resumed_with_another_network(stopped: Path, tokens: Path) -> None:
+    other = run_config(model={"d_ff": 64}, max_steps=8)
+    refused("another network or optimizer.*config.yaml", tokens, stopped, other, resume=True)
+    other = run_config(optim={"optimizer": "adamw"}, max_steps=8)
+    refused("another network or optimizer.*config.yaml", tokens, stopped, other, resume=True)
+
+
+def test_a_run_is_not_resumed_on_other_tokens(stopped: Path, tmp_path: Path) -> None:
+    other = tokens_folder(tmp_path / "other", {"train": [30]}, seed=90)
+    refused("not the one that the run was started with", other, stopped, resume=True)
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_the_first_step(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(Training, "training_step", lambda *_: pytest.fail("a step was made"))
+    refused("cannot be written.*choose another --out", tokens, tmp_path / "file")
+    refused("cannot be written.*choose another --out", tokens, tmp_path / "file" / "run")
+
+
+def test_without_training_pieces_there_is_no_run(tmp_path: Path) -> None:
+    only = tokens_folder(tmp_path / "tokens", {"validation": [30]})
+    refused("no split 'train', only validation", only, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_a_validation_split_the_training_loss_chooses_and_this_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only = tokens_folder(tmp_path / "tokens", {"train": [60]})
+    result = train(only, tmp_path / "run", run_config(max_steps=6, validate_every_steps=3))
+    assert "no validation split: the best checkpoint is chosen" in capsys.readouterr().err
+    assert result["checkpoint"].endswith("best.safetensors")
+    assert result["nats_per_token"] == pytest.approx(
+        float(log_of(tmp_path / "run")[-1]["train_nats_per_token"]), abs=1e-4
+    )
+    assert load_checkpoint(result["checkpoint"])[1]["quick_validation_nats_per_token"] is None
+
+
+def test_pieces_shorter_than_the_context_are_learned_too(tmp_path: Path) -> None:
+    short = tokens_folder(tmp_path / "tokens", {"train": [2, 3], "validation": [2]})
+    result = train(short, tmp_path / "run", run_config(max_steps=40, model={"context": 128}))
+    assert result["nats_per_token"] < 5.9
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has cuda")
+def test_a_device_that_is_not_there_is_said(tokens: Path, tmp_path: Path) -> None:
+    refused("This machine has no cuda", tokens, tmp_path / "run", run_config(device="cuda"))
+
+
+def test_a_disk_that_is_full_ends_the_run_with_the_checkpoint_before(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, calls = torch.save, []
+
+    def full(state: Any, file: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            file.write(b"part")
+            raise RuntimeError("PytorchStreamWriter failed writing file: no space\nat line 3")
+        save(state, file)
+
+    monkeypatch.setattr(run_folder.torch, "save", full)
+    config = run_config(max_steps=8, validate_every_steps=3)
+    refused("could not be written.*no space.*go on with --resume", tokens, tmp_path / "r", config)
+    assert run_folder.read_resume_point(tmp_path / "r")["step"] == 3
+    assert not list((tmp_path / "r").glob(".*.part"))
+
+
+# --- divergence -------------------------------------------------------------------------------
+
+
+def test_a_run_that_diverges_at_once_says_so_and_keeps_no_weights(
+    tokens: Path, tmp_path: Path
+) -> None:
+    wild = run_config(
+        max_steps=40, optim={"optimizer": "adamw", "adamw_lr": 1e30, "warmup_steps": 0}
+    )
+    refused("diverged at step 20.*start again with a lower --optim", tokens, tmp_path / "r", wild)
+    assert sorted(p.name for p in (tmp_path / "r").iterdir()) == ["config.yaml"]
+
+
+def test_a_run_that_diverges_later_keeps_the_last_good_checkpoint(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = run_config(max_steps=40, validate_every_steps=6)
+    training_step = Training.training_step
+
+    def wild(self: Training, batch: torch.Tensor, i: int) -> torch.Tensor:
+        loss = training_step(self, batch, i)
+        if self.step == 14:
+            self.loss_sum += math.nan
+            return loss * math.nan
+        return loss
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "training_step", wild)
+        refused("diverged at step 18.*good checkpoint .* was kept", tokens, tmp_path / "r", config)
+    state = run_folder.read_resume_point(tmp_path / "r")
+    assert state["step"] == 12
+    assert all(tensor.isfinite().all() for tensor in state["model"].values())
+    load_checkpoint(tmp_path / "r" / "best.safetensors")
+    assert train(tokens, tmp_path / "r", config, resume=True)["finished"]
+
+
+def test_weights_that_diverge_in_the_last_step_are_not_kept(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only = tokens_folder(tmp_path / "tokens", {"train": [60]})
+    step = MuonAdamW.step
+
+    def wild(self: MuonAdamW, closure: Any = None) -> Any:
+        loss = step(self, closure)
+        if self.param_groups[0]["lr"] == pytest.approx(2e-3 * lr_factor(config.optim, 5, 5 / 6)):
+            with torch.no_grad():
+                self.param_groups[1]["params"][0].fill_(math.nan)
+        return loss
+
+    config = run_config(max_steps=6)
+    monkeypatch.setattr(MuonAdamW, "step", wild)
+    refused("diverged at step 6", only, tmp_path / "r", config)
+    assert not list((tmp_path / "r").glob("*.safetensors"))
+    assert not (tmp_path / "r" / "last.ckpt").exists()
+
+
+# --- starting from other weights --------------------------------------------------------------
+
+
+def test_init_from_starts_with_the_weights_of_a_checkpoint(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_checkpoint(tmp_path / "old.safetensors", random_network(5), {})
+    begun: list[dict[str, torch.Tensor]] = []
+    on_fit_start = Training.on_fit_start
+
+    def seen(self: Training) -> None:
+        on_fit_start(self)
+        begun.append({k: v.clone() for k, v in self.model.state_dict().items()})
+
+    monkeypatch.setattr(Training, "on_fit_start", seen)
+    config = run_config(max_steps=2)
+    train(tokens, tmp_path / "run", config, init_from=tmp_path / "old.safetensors")
+    expected = random_network(5).state_dict()
+    assert all(torch.equal(begun[0][name], tensor) for name, tensor in expected.items())
+    card = load_checkpoint(tmp_path / "run" / "last.safetensors")[1]
+    assert card["init_from"] == "old.safetensors"
+
+
+def test_init_from_another_shape_is_refused_with_the_shape_to_use(
+    tokens: Path, tmp_path: Path
+) -> None:
+    old = tmp_path / "old.safetensors"
+    for changes in ({"d_ff": 64}, {"n_layers": 1}, {"bias": False}):
+        save_checkpoint(old, random_network(**changes), {})
+        refused("network of another shape.*d_ff", tokens, tmp_path / "run", init_from=old)
+    assert not (tmp_path / "run").exists()
+
+
+# --- the optimiser ----------------------------------------------------------------------------
+
+
+def groups_of(optimizer: MuonAdamW) -> list[set[int]]:
+    return [{id(p) for p in group["params"]} for group in optimizer.param_groups]
+
+
+@pytest.mark.parametrize("tie_head", [False, True])
+@pytest.mark.parametrize("kind", ["muon", "adamw"])
+def test_every_parameter_is_moved_by_one_part_and_hidden_matrices_by_muon(
+    kind: str, tie_head: bool
+) -> None:
+    model = random_network(tie_head=tie_head, positions="learned")
+    optimizer = MuonAdamW(model, OptimConfig(optimizer=kind))  # type: ignore[arg-type]
+    groups = groups_of(optimizer)
+    assert sum(map(len, groups)) == len(list(model.parameters()))
+    assert set.union(*groups) == {id(p) for p in model.parameters()}
+    hidden = {id(p) for n, p in model.named_parameters() if n.startswith("blocks.") and p.ndim == 2}
+    assert len(hidden) == 2 * 4
+    decayed = [g for g, ids in zip(optimizer.param_groups, groups, strict=True) if ids == hidden]
+    assert [group["weight_decay"] for group in decayed] == [0.05]
+    muon = [part for part in optimizer.parts if isinstance(part, torch.optim.Muon)]
+    assert len(muon) == (kind == "muon")
+    for part in muon:
+        assert {id(p) for group in part.param_groups for p in group["params"]} == hidden
+
+
+def steps_with(optimizer: MuonAdamW, model: torch.nn.Module, n: int) -> None:
+    ids = torch.arange(20).reshape(2, 10)
+    for _ in range(n):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(
+            model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten()
+        )
+        loss.backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("kind", ["muon", "adamw"])
+def test_the_state_of_the_optimizer_goes_there_and_back(kind: str) -> None:
+    config = OptimConfig(optimizer=kind)  # type: ignore[arg-type]
+    model = random_network()
+    optimizer = MuonAdamW(model, config)
+    steps_with(optimizer, model, 3)
+    copy = random_network()
+    copy.load_state_dict(model.state_dict())
+    restored = MuonAdamW(copy, config)
+    restored.load_state_dict(deepcopy(optimizer.state_dict()))
+    for one, net in ((optimizer, model), (restored, copy)):
+        one.scale_lr(0.5)
+        steps_with(one, net, 3)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(copy.state_dict()[name], tensor)
+
+
+def test_a_scaled_learning_rate_reaches_both_parts() -> None:
+    optimizer = MuonAdamW(random_network(), OptimConfig(muon_lr=0.04, adamw_lr=0.002))
+    optimizer.scale_lr(0.25)
+    rates = [group["lr"] for part in optimizer.parts for group in part.param_groups]
+    assert sorted(set(rates)) == [0.0005, 0.01]
+    optimizer.scale_lr(1.0)
+    assert {group["lr"] for group in optimizer.param_groups} == {0.002, 0.04}
+
+
+def test_adamw_moves_like_torch_own() -> None:
+    config = OptimConfig(optimizer="adamw", weight_decay=0.0)
+    model, peer = random_network(), random_network()
+    steps_with(MuonAdamW(model, config), model, 4)
+    adamw = torch.optim.AdamW(
+        peer.parameters(), lr=config.adamw_lr, betas=config.betas, weight_decay=0.0
+    )
+    steps_with(adamw, peer, 4)  # type: ignore[arg-type]
+    for one, other in zip(model.parameters(), peer.parameters(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_the_learning_rate_rises_holds_and_falls(schedule: str) -> None:
+    config = OptimConfig(schedule=schedule, warmup_steps=10, cooldown=0.4)  # type: ignore[arg-type]
+    factors = [lr_factor(config, step, step / 100) for step in range(101)]
+    assert factors[0] == 0.1
+    assert factors[9:61] == [1.0] * 52
+    assert factors[60:] == sorted(factors[60:], reverse=True)
+    assert factors[100] == pytest.approx(config.final_lr)
+    assert factors[80] == pytest.approx(0.51)
+
+
+def test_the_average_of_the_weights_follows_them() -> None:
+    model = random_network()
+    average = EMA(model, 0.9)
+    expected = {k: v.clone() for k, v in model.state_dict().items()}
+    for n in range(1, 200):
+        with torch.no_grad():
+            model.norm.weight.add_(0.1)
+        average.update(model)
+        decay = min(0.9, n / (n + 10))
+        expected["norm.weight"] = decay * expected["norm.weight"] + (1 - decay) * model.norm.weight
+    torch.testing.assert_close(average.state["norm.weight"], expected["norm.weight"].detach())
+    assert torch.equal(average.state["head.weight"], model.head.weight)
+
+
+def test_the_average_is_what_is_kept_and_training_goes_on_with_the_weights() -> None:
+    module = Training(random_network(1), run_config(optim={"ema": 0.5}), 10.0)
+    own = module.model.head.weight.clone()
+    assert module.ema is not None
+    module.ema.state["head.weight"].zero_()
+    with module.kept_weights() as model:
+        assert not model.training
+        assert not model.head.weight.any()
+    assert torch.equal(module.model.head.weight, own)
+    assert module.model.training
+
+
+# --- from outside -----------------------------------------------------------------------------
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-W", "error", "-m", "music_gpt.cli", "train", *map(str, words)]
+
+
+def knobs(**changes: object) -> list[str]:
+    """The small network as flags."""
+    values = {
+        **{f"model.{k}": v for k, v in run_config().model.to_dict().items() if k != "dropout"},
+        "data.batch_size": 4,
+        "train.precision": "fp32",
+        "train.device": "cpu",
+        **changes,
+    }
+    return [f"--{name}={json.dumps(v) if isinstance(v, bool) else v}" for name, v in values.items()]
+
+
+def run_command(words: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(words, capture_output=True, text=True, cwd=cwd, env=environment)
+
+
+def start_and_wait(words: Sequence[str], log: Path) -> subprocess.Popen[str]:
+    """Start a run that has no end, and come back when it has logged."""
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    while not log.exists() or log.read_text().count("\n") < 3:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_a_signal_ends_the_run_with_a_checkpoint_and_a_sentence(
+    tokens: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    run = tmp_path / "run"
+    words = command("--tokens", tokens, "--out", run, *knobs(), "--json")
+    process = start_and_wait([*words, "--train.max_steps=1000000"], run / "log.csv")
+    process.send_signal(number)
+    out, err = process.communicate()
+    assert process.returncode == 130
+    result = json.loads(out)
+    assert result["stopped_by"] == number.name
+    assert f"Stopped by {number.name} after" in err
+    assert "Go on with the same command and --resume." in err
+    assert "Traceback" not in err
+    state = run_folder.read_resume_point(run)
+    assert state["step"] == result["steps"]
+    assert state["batches_done"] == result["steps"]
+    words = command("--config", run / "config.yaml", "--tokens", tokens, "--out", run)
+    more = result["steps"] + 5
+    resumed = run_command([*words, "--resume", f"--train.max_steps={more}"], tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert log_of(run)[-1]["step"] == str(more)
+
+
+def test_a_run_says_nothing_but_its_result_and_leaves_nothing_elsewhere(
+    tokens: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    words = command("--tokens", tokens, "--out", tmp_path / "run", *knobs(), "--json")
+    done = run_command([*words, "--train.max_steps=3"], elsewhere)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["steps"] == 3
+    assert done.stdout.count("\n") == 1
+    lines = [line for part in done.stderr.splitlines() for line in part.split("\r") if line.strip()]
+    assert all("%" in line and "|" in line for line in lines), done.stderr
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_two_processes_train_like_one_with_batches_of_twice_the_size(tmp_path: Path) -> None:
+    long_pieces = tokens_folder(tmp_path / "tokens", {"train": [400], "validation": [150]})
+    same = {
+        "data.stretch": 0,
+        "data.velocity_bins": 0,
+        "optim.optimizer": "adamw",
+        "train.max_steps": 6,
+        "train.validate_every_steps": 2,
+    }
+    results = []
+    for devices, batch_size in ((1, 8), (2, 4)):
+        out = tmp_path / f"on-{devices}"
+        flags = knobs(**{**same, "data.batch_size": batch_size, "train.devices": devices})
+        done = run_command(
+            command("--tokens", long_pieces, "--out", out, *flags, "--json"), tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+        results.append(json.loads(done.stdout))
+    one, two = (log_of(tmp_path / f"on-{devices}") for devices in (1, 2))
+    for column in ("step", "tokens"):
+        assert [row[column] for row in one] == [row[column] for row in two]
+    for column in ("train_nats_per_token", "validation_nats_per_token", "gradient_norm"):
+        figures = [[float(row[column]) for row in log] for log in (one, two)]
+        assert figures[0] == pytest.approx(figures[1], abs=2e-3)
+    assert results[0]["tokens"] == results[1]["tokens"]
+
+
+def test_the_configuration_of_a_run_can_be_read_again(tokens: Path, tmp_path: Path) -> None:
+    config = run_config(
+        max_steps=2,
+        model={"dropout": 0.25, "bias": False},
+        optim={"adamw_lr": 3e-5, "betas": (0.8, 0.99)},
+    )
+    train(tokens, tmp_path / "run", config)
+    told = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert list(told) == ["model", "data", "optim", "train"]
+    assert told["optim"]["betas"] == [0.8, 0.99]
+    assert told["model"]["dropout"] == 0.25
