@@ -133,7 +133,14 @@ def _add_evaluate() -> _Verb:
     verb.add_argument(
         "--ngram", action="store_true", help="Also score an order-2 n-gram of the train split."
     )
-    verb.add_argument("--precision", type=str, default="auto", help="auto, bf16 or fp32.")
+    verb.add_argument(
+        "--precision",
+        type=str,
+        choices=["auto", "bf16", "fp32"],
+        default="auto",
+        help="Arithmetic.",
+    )
+    verb.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or mps.")
     verb.add_argument("--json", action="store_true", help="Print one JSON object.")
     return "evaluate", verb, evaluate
 
@@ -227,15 +234,17 @@ def evaluate(args: Namespace) -> None:
     from music_gpt.checkpoint import load_checkpoint
     from music_gpt.corpus import Corpus
     from music_gpt.metrics import likelihood, ngram_nats_per_token, sliding_nats_per_token
-    from music_gpt.model import use_bf16
+    from music_gpt.model import resolve_device, use_bf16
 
+    device = resolve_device(args.device)
     corpus = Corpus.open(args.tokens)
     split = corpus.split(args.split)
     model, card = load_checkpoint(args.checkpoint)
+    model.to(device)
     how: dict[str, Any] = {
         "window": args.window,
         "max_tokens": args.max_tokens,
-        "bf16": use_bf16(args.precision, "cpu"),
+        "bf16": use_bf16(args.precision, device),
         "progress": True,
     }
     result = {

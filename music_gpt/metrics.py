@@ -19,7 +19,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from music_gpt.corpus import Split
-from music_gpt.data import Windows, loader
+from music_gpt.data import Windows
 from music_gpt.errors import InputError
 from music_gpt.events import PAD, VOCAB_SIZE, Ids
 from music_gpt.model import GPT, token_nats
@@ -65,12 +65,7 @@ def likelihood(
     window: tokens in a window, at most (and by default) the smaller of the network's context and
     2,048. max_tokens: read only about so many, spread evenly; 0 reads all. bf16: compute in bf16.
     """
-    window = min(model.config.context, PROTOCOL_WINDOW) if window is None else window
-    if not 1 <= window <= model.config.context:
-        raise InputError(
-            f"A window of {window} tokens was asked for; this network allows 1 to "
-            f"{model.config.context}."
-        )
+    window = _checked_window(model, split, window)
     windows = Windows(split, window, batch_size, n_tokens=max_tokens)
     scored = windows.n_targets
     share = scored / max(split.n_tokens - split.n_pieces, 1)
@@ -103,16 +98,32 @@ def sliding_nats_per_token(
     The window moves on by half of its length; only its second half is scored, but for the first
     window of a piece, which is scored whole.
     """
-    window = min(model.config.context, PROTOCOL_WINDOW) if window is None else window
-    half = window // 2
-    windows = Windows(split, window, batch_size, n_tokens=max_tokens, stride=half)
+    window = _checked_window(model, split, window)
+    stride = max(window // 2, 1)
+    windows = Windows(split, window, batch_size, n_tokens=max_tokens, stride=stride)
     nats, count = 0.0, 0
     for ids, logits in _forward(model, windows, bf16=bf16, progress=progress):
         targets = ids[:, 1:].clone()
-        targets[windows.batch_starts > 0, :half] = PAD
+        targets[windows.batch_starts.to(ids.device) > 0, : window - stride] = PAD
         part, n = token_nats(logits, targets, PAD)
         nats, count = nats + float(part), count + int(n)
     return nats / max(count, 1)
+
+
+def _checked_window(model: GPT, split: Split, window: int | None) -> int:
+    """The window, or the protocol's; `InputError` if the network cannot score the split with it."""
+    context, n_ids = model.config.context, model.config.vocab_size
+    if n_ids < VOCAB_SIZE:
+        raise InputError(
+            f"The network knows {n_ids:,} tokens, but the {split.name} split has {VOCAB_SIZE}; use "
+            "a checkpoint that was trained on music."
+        )
+    window = min(context, PROTOCOL_WINDOW) if window is None else window
+    if not 1 <= window <= context:
+        raise InputError(
+            f"A window of {window} tokens was asked for; this network allows 1 to {context}."
+        )
+    return window
 
 
 def _forward(
@@ -120,12 +131,12 @@ def _forward(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of ids (B, T + 1) with their logits (B, T, V)."""
     device = next(model.parameters()).device
-    batches = loader(windows, 0, pin=False)
-    bar = tqdm(batches, desc="evaluate", unit="batch", file=sys.stderr, disable=not progress)
-    for batch in bar:
+    batches = tqdm(windows, "evaluate", unit="batch", file=sys.stderr, disable=not progress)
+    for batch in batches:
         ids = batch.to(device)
         with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            yield ids, model(ids[:, :-1])
+            logits = model(ids[:, :-1])
+        yield ids, logits
 
 
 def _hits(logits: Tensor, ids: Tensor) -> int:
@@ -137,7 +148,14 @@ def _hits(logits: Tensor, ids: Tensor) -> int:
 
 
 def ngram_nats_per_token(train: Split, test: Split, *, order: int = 2) -> float:
-    """Nats per token of an interpolated n-gram with `order` tokens of past, on `test`.
+    """Nats per token on `test` of an interpolated n-gram of `train` with `order` tokens of past."""
+    probability = ngram(train, order)
+    nats = [-np.log(probability(test.piece(i))).sum() for i in range(test.n_pieces)]
+    return float(sum(nats) / max(test.n_tokens - test.n_pieces, 1))
+
+
+def ngram(train: Split, order: int) -> Callable[[Ids], np.ndarray]:
+    """The function from the ids of a piece (N) to the probability of each but the first (N - 1).
 
     Source: Jelinek-Mercer smoothing with Witten-Bell weights (Chen and Goodman 1998): each order
     gives the share T / (N + T) to the one below, where T is the number of different followers of a
@@ -146,8 +164,7 @@ def ngram_nats_per_token(train: Split, test: Split, *, order: int = 2) -> float:
     probability: Callable[[Ids], np.ndarray] = _uniform
     for n in range(order + 1):
         probability = _interpolated(train, n, probability)
-    nats = [-np.log(probability(test.piece(i)[:])).sum() for i in range(test.n_pieces)]
-    return float(sum(nats) / max(test.n_tokens - test.n_pieces, 1))
+    return probability
 
 
 def _uniform(ids: Ids) -> np.ndarray:

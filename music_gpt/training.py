@@ -31,7 +31,7 @@ from music_gpt.config import RunConfig
 from music_gpt.corpus import Corpus, sha256_of
 from music_gpt.data import CropBatches, Windows, loader
 from music_gpt.errors import InputError
-from music_gpt.events import PAD
+from music_gpt.events import PAD, VOCAB_SIZE
 from music_gpt.model import GPT, resolve_device, token_nats, use_bf16
 from music_gpt.optimizer import EMA, MuonAdamW, lr_factor
 from music_gpt.run_folder import (
@@ -428,6 +428,11 @@ def train(
     # 1. what there is: tokens, the run so far, a machine
     run, corpus = Path(out), Corpus.open(tokens)
     split, card = corpus.split("train"), _card(corpus, config, init_from)
+    if config.model.vocab_size < VOCAB_SIZE:
+        raise InputError(
+            f"vocab_size is {config.model.vocab_size:,}, but the tokens are {VOCAB_SIZE} events of "
+            "music; leave --model.vocab_size at its default."
+        )
     state = read_resume_point(run) if resume else {}
     _check_resume(state, config, card)
     with _quiet_lightning():

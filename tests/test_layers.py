@@ -15,17 +15,8 @@ PACKAGE = ROOT / "music_gpt"
 READING_ORDER = [
     *("errors", "config", "notes", "midi_mending", "midi_notes", "midi"),
     *("events", "tokenizer", "corpus", "data"),
-    *(
-        "model",
-        "checkpoint",
-        "optimizer",
-        "run_folder",
-        "training",
-        "grammar",
-        "generation",
-        "hearing",
-        "pianist",
-    ),
+    *("model", "checkpoint", "optimizer", "run_folder", "training"),
+    *("grammar", "generation", "hearing", "pianist"),
     *("metrics", "audio", "ui", "cli"),
 ]
 """One note's journey. A module imports only from those before it; `ui` is one step of it."""

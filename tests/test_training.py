@@ -384,6 +384,11 @@ def test_a_folder_that_cannot_be_written_is_said_before_the_first_step(
     refused("cannot be written.*choose another --out", tokens, tmp_path / "file" / "run")
 
 
+def test_a_network_for_text_is_not_trained_on_music(tokens: Path, tmp_path: Path) -> None:
+    text = run_config(model={"vocab_size": 65})
+    refused("vocab_size is 65, but the tokens are 390 events", tokens, tmp_path / "run", text)
+
+
 def test_without_training_pieces_there_is_no_run(tmp_path: Path) -> None:
     only = tokens_folder(tmp_path / "tokens", {"validation": [30]})
     refused("no split 'train', only validation", only, tmp_path / "run")
