@@ -1,5 +1,8 @@
 """What a visitor has and what a click does, without a browser."""
 
+import os
+import socket
+import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -7,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fake_pianist import FakePianist
 
 from music_gpt.config import PageConfig, SamplingConfig
 from music_gpt.errors import InputError
@@ -17,8 +21,7 @@ from music_gpt.ui.page import launch_options
 from music_gpt.ui.pianoroll import read_selection
 from music_gpt.ui.visit import Visit, Wish
 
-sys.path.insert(0, str(Path(__file__).parent / "browser"))
-from fake_pianist import FakePianist
+ROOT = Path(__file__).parent.parent
 
 PIANIST: Any = FakePianist(pace=1e6)
 SCALE = make_notes([(0.5 * i, 0.5 * i + 0.5, 60 + i, 64) for i in range(16)])
@@ -214,3 +217,23 @@ def test_a_long_prompt_is_continued_from_its_end() -> None:
     value = visit.show_prompt(piece_from_notes(notes).sounding_notes, "Long")
     assert (value["start"], value["end"]) == (60.0, 100.0)
     assert np.isclose(value["promptSeconds"], 100.0)
+
+
+def test_a_port_in_use_is_told_in_a_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        program = (
+            "from fake_pianist import FakePianist\n"
+            "from music_gpt.ui import launch\n"
+            f"launch(FakePianist(), port={port})"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            cwd=ROOT / "tests",
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )
+    assert f"InputError: The page cannot be served at 127.0.0.1:{port}" in done.stderr

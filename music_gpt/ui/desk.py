@@ -247,13 +247,13 @@ def read_seed(text: str) -> int | None:
 
 def notice(error: InputError) -> None:
     """Show the sentence of an error as a notice."""
-    gr.Warning(html.escape(str(error)), title="Please check")
+    gr.Warning(html.escape(str(error)))
 
 
 def tell(sentences: list[str]) -> None:
     """Show remarks that ask for nothing."""
     for line in sentences:
-        gr.Info(html.escape(line), title="For your information")
+        gr.Info(html.escape(line))
 
 
 def sentence(error: InputError) -> gr.Error:

@@ -12,6 +12,7 @@ import gradio as gr
 from gradio.themes.utils.colors import Color
 
 from music_gpt.config import SamplingConfig
+from music_gpt.errors import InputError
 from music_gpt.ui.desk import NOTHING, PAGE, Desk
 from music_gpt.ui.pianoroll import BANK, HERE, file_text, piano_roll
 
@@ -295,8 +296,17 @@ def launch(
         share: whether to open a public link through Gradio's tunnel.
         auth: name and password that visitors have to give.
         open_browser: whether to open the page in the browser.
+
+    Raises:
+        InputError: the port is taken.
     """
     options = launch_options(
         host=host, port=port, share=share, auth=auth, open_browser=open_browser
     )
-    build_page(pianist).launch(**options)
+    try:
+        build_page(pianist).launch(**options)
+    except OSError as error:  # what Gradio raises when it cannot listen there
+        raise InputError(
+            f"The page cannot be served at {host}:{port}: the port is in use, or the address is "
+            "not one of this machine; choose another port or host."
+        ) from error

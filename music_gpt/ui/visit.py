@@ -184,6 +184,7 @@ class _Growth:
         self._wish = wish
         self._closed = [""] * composition.n_takes
         self._keys: list[set[tuple[int, int]]] = [set() for _ in range(composition.n_takes)]
+        self._kept = [(silence(), "")] * composition.n_takes
         self._head = visit.roll | {
             "version": fresh_version(),
             "seam": round(float(composition.seam_seconds), 3),
@@ -206,21 +207,25 @@ class _Growth:
 
     def _take(self, take: int, done: bool) -> dict[str, str]:
         """The prompt, whose last notes may ring on; the closed notes; those still held down."""
-        notes = self._composition.notes(take)
-        kept = notes_text(notes[notes["start"] < self._composition.seam_seconds])
         held = self._held(take)
         if done:
-            return {"kept": kept, "notes": self._closed[take] + held, "open": ""}
-        return {"kept": kept, "notes": self._closed[take], "open": held}
+            return {"kept": self._prompt(take), "notes": self._closed[take] + held, "open": ""}
+        return {"kept": self._prompt(take), "notes": self._closed[take], "open": held}
+
+    def _prompt(self, take: int) -> str:
+        notes = self._composition.notes(take)
+        kept = notes[notes["start"] < self._composition.seam_seconds]
+        if not np.array_equal(kept, self._kept[take][0]):
+            self._kept[take] = kept, notes_text(kept)
+        return self._kept[take][1]
 
     def _held(self, take: int) -> str:
         """Notes whose keys are still down: they are struck already, so they are shown and heard."""
+        notes = self._composition.new_notes(take)
+        latest = notes[notes["end"] >= length(notes) - 0.001]  # what still sounds ends now
         keys = self._keys[take]
-        return "".join(
-            note_text(note["start"], note["end"], note["pitch"], note["velocity"])
-            for note in self._composition.new_notes(take)
-            if (_ms(note["start"]), int(note["pitch"])) not in keys
-        )
+        rows = latest.tolist()
+        return "".join(note_text(*row) for row in rows if (_ms(row[0]), row[2]) not in keys)
 
 
 def status_line(composition: Composition, asked: float) -> str:
@@ -274,7 +279,7 @@ def note_text(start: float, end: float, pitch: int, velocity: int) -> str:
 
 def notes_text(notes: Notes) -> str:
     """All notes in the form of `note_text`."""
-    return "".join(note_text(n["start"], n["end"], n["pitch"], n["velocity"]) for n in notes)
+    return "".join(note_text(*row) for row in notes.tolist())
 
 
 def fresh_version() -> int:

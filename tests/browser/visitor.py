@@ -1,0 +1,74 @@
+"""A page of a browser -> somebody who looks at the roll, fills in the form and keeps pictures."""
+
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page
+
+ARTEFACTS = Path(__file__).parents[2] / "artefacts"
+PATIENCE_MS = 60_000
+
+
+class Visitor:
+    """A page in a browser window of its own."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        self.complaints: list[str] = []
+        self._url = url
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("request", self._watch)
+        page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
+        page.on("console", self._listen)
+
+    def _watch(self, request: Any) -> None:
+        if not request.url.startswith((self._url, "data:", "blob:")):
+            self.complaints.append(f"request to {request.url}")
+
+    def _listen(self, message: Any) -> None:
+        if message.type == "error":
+            self.complaints.append(f"console: {message.text}")
+
+    def open(self) -> "Visitor":
+        """Load the page and wait for the first example and the piano."""
+        self.page.goto(self._url)
+        self.wait("state.notes > 0 && state.bank != 'waiting'")
+        return self
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What the roll shows and plays."""
+        door = "document.querySelector('.mg-roll').musicGptRoll"
+        state: dict[str, Any] = self.page.evaluate(f"{door}.state()")
+        return state
+
+    def wait(self, condition: str) -> dict[str, Any]:
+        """Wait until an expression of the roll's `state` holds."""
+        door = "document.querySelector('.mg-roll')?.musicGptRoll"
+        self.page.wait_for_function(
+            f"() => {{ const state = {door}?.state(); return state && ({condition}); }}"
+        )
+        return self.state
+
+    def wish(self, **numbers: float) -> None:
+        """Fill in fields of the form by their labels."""
+        for label, number in numbers.items():
+            field = self.page.get_by_label(f"number input for {label}", exact=False)
+            field.fill(str(number))
+            field.press("Tab")
+
+    def seed(self, text: str) -> None:
+        """Fill in the seed, behind the fold."""
+        field = self.page.locator("#advanced").get_by_label("Seed")
+        if not field.is_visible():
+            self.page.locator("#advanced > button").click()
+        field.fill(text)
+
+    def compose(self) -> None:
+        """Press Compose."""
+        self.page.click("#compose")
+
+    def photograph(self, name: str) -> None:
+        """Keep a picture of the whole page."""
+        ARTEFACTS.mkdir(exist_ok=True)
+        self.page.screenshot(path=ARTEFACTS / f"{name}.png", full_page=True)
