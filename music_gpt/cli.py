@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -38,16 +39,29 @@ EXIT_INTERRUPTED = 130
 _Config = TypeVar("_Config", PrepareConfig, SamplingConfig)
 
 
+_PLAIN_WORDS = (
+    (r'Parser key "([^"]+)":', r"--\1:"),
+    (r"a <class '(\w+)'>", r"a value of type \1"),
+    (r"a typing\.Literal\[(.*?)\]", r"one of \1"),
+    (r"\. Got value: ", ", but got "),
+    (r"(are required:|,) \w+\.(\w+)", r"\1 \2"),
+)
+"""What the parser says -> what it means to a person."""
+
+
 class _Parser(ArgumentParser):
     """A parser whose complaints are one sentence."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         while ex is not None and not isinstance(ex, InputError):
             ex = ex.__cause__ or ex.__context__  # type: ignore[assignment]
-        sentence = " ".join((str(ex) if ex is not None else message).split())
-        if ex is None:
-            sentence += f" See `{self.prog} --help`."
-        raise InputError(sentence)
+        if ex is not None:
+            raise InputError(" ".join(str(ex).split()))
+        sentence = " ".join(message.split()).rstrip(".")
+        for pattern, plain in _PLAIN_WORDS:
+            sentence = re.sub(pattern, plain, sentence)
+        help_words = self.prog.replace(" [options]", "")
+        raise InputError(f"{sentence}; see `{help_words} --help`.")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -212,12 +226,12 @@ def prepare(args: Namespace) -> None:
 
 def train(args: Namespace) -> None:
     """Train a network on a tokens folder."""
-    from music_gpt.training import train as run
-
     config = RunConfig(args.model, args.data, args.optim, args.train)
     if args.max_minutes is not None:
         settings = dataclasses.replace(config.train, max_minutes=args.max_minutes)
         config = dataclasses.replace(config, train=settings)
+    from music_gpt.training import train as run  # takes seconds: after what may be refused
+
     result = run(args.tokens, args.out, config, resume=args.resume, init_from=args.init_from)
     if not result:
         return  # of several processes the first one speaks
@@ -290,6 +304,8 @@ def generate(args: Namespace) -> None:
         "warnings": list(composition.warnings),
     }
     _print_json(result) if args.json else _say(_generated(result))
+    if interrupted:
+        raise KeyboardInterrupt("Interrupted; what had been composed was written.")
 
 
 def render(args: Namespace) -> None:
@@ -306,12 +322,12 @@ def render(args: Namespace) -> None:
 
 def app(args: Namespace) -> None:
     """Open the page on which to compose."""
-    from music_gpt.pianist import load
-    from music_gpt.ui import launch
-
     if args.auth is not None and ":" not in args.auth:
         raise InputError("--auth has to be NAME:PASSWORD, with a colon between.")
     auth = None if args.auth is None else tuple(args.auth.split(":", 1))
+    from music_gpt.pianist import load
+    from music_gpt.ui import launch
+
     launch(load(args.checkpoint), host=args.host, port=args.port, share=args.share, auth=auth)
 
 
@@ -354,13 +370,10 @@ def _compose(composition: Composition) -> bool:
 
 def _write_takes(composition: Composition, out: Path) -> list[Path]:
     """One file for each take; out.mid, or out-1.mid, out-2.mid and so on."""
-    from music_gpt.midi import write_midi
-
     files = []
     for take in range(composition.n_takes):
         name = out if composition.n_takes == 1 else out.with_stem(f"{out.stem}-{take + 1}")
-        notes = composition.notes(take)
-        write_midi(notes, name, text=json.dumps(composition.settings(take)))
+        composition.write(name, take)
         files.append(name)
     return files
 
@@ -381,7 +394,8 @@ def _prepared(report: dict[str, Any], out: str) -> str:
     ]
     n_left_out = len(report["left_out"])
     if n_left_out:
-        lines.append(f"{n_left_out:,} files were left out; {out}/report.json says why.")
+        files = "file was" if n_left_out == 1 else "files were"
+        lines.append(f"{n_left_out:,} {files} left out; {out}/report.json says why.")
     return "\n".join([*lines, f"Next: music-gpt train --tokens {out} --out runs/NAME"])
 
 

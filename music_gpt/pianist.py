@@ -34,7 +34,7 @@ from music_gpt.events import (
 from music_gpt.generation import Engine, TorchEngine, fastest_threads, generate
 from music_gpt.grammar import Ending, Start
 from music_gpt.hearing import Prompt, hear
-from music_gpt.midi import PieceLike, as_piece, make_notes, to_pretty_midi
+from music_gpt.midi import PieceLike, as_piece, make_notes, to_pretty_midi, write_midi
 from music_gpt.model import GPT
 from music_gpt.notes import NOTE_DTYPE, Notes
 
@@ -238,13 +238,24 @@ class Composition:
 
     def midi(self, take: int = 0) -> PrettyMIDI:
         """The take as a PrettyMIDI, with the settings in a text event."""
-        notes = self.notes(take)
-        if not self._settings["include_prompt"]:
-            notes = self.new_notes(take)
-            notes["start"] -= self.seam_seconds
-            notes["end"] -= self.seam_seconds
+        return to_pretty_midi(self._file_notes(take), text=self._file_text(take))
+
+    def write(self, path: str | Path, take: int = 0) -> None:
+        """Write the take to a MIDI file, whole or not at all, with the settings in a text event."""
+        write_midi(self._file_notes(take), path, text=self._file_text(take))
+
+    def _file_notes(self, take: int) -> Notes:
+        """The notes with or without the prompt, as it was asked for."""
+        if self._settings["include_prompt"]:
+            return self.notes(take)
+        notes = self.new_notes(take)
+        notes["start"] -= self.seam_seconds
+        notes["end"] -= self.seam_seconds
+        return notes
+
+    def _file_text(self, take: int) -> str:
         settings = json.dumps(self.settings(take), sort_keys=True, ensure_ascii=False)
-        return to_pretty_midi(notes, text=f"music-gpt {settings}")
+        return f"music-gpt {settings}"
 
 
 # --- the pianist ---------------------------------------------------------------------------------

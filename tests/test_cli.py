@@ -1,0 +1,367 @@
+"""The command line: what it prints where, which code it leaves, and that it speaks in sentences."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import melody, random_network, run_config, tokens_folder
+
+from music_gpt import cli
+from music_gpt.checkpoint import load_checkpoint, save_checkpoint
+from music_gpt.corpus import Corpus
+from music_gpt.midi import read_piece, write_midi
+from music_gpt.pianist import Composition
+
+ROOT = Path(__file__).parent.parent
+VERBS = {
+    "prepare": ["--midi", "--out", "--json", "--workers", "--min-notes", "--split-by"],
+    "train": [
+        *("--config", "--tokens", "--out", "--resume", "--max-minutes", "--init-from", "--json"),
+        *("--model.n_layers", "--data.transpose", "--optim.muon_lr", "--train.max_steps"),
+    ],
+    "evaluate": ["--tokens", "--split", "--checkpoint", "--window", "--sliding", "--device"],
+    "generate": ["--prompt", "--seconds", "--out", "--variations", "--seed", "--temperature"],
+    "render": ["midi", "--out"],
+    "app": ["--checkpoint", "--host", "--port", "--share", "--auth"],
+}
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cli") / "tokens"
+    return tokens_folder(folder, {"train": [90, 70], "validation": [40], "test": [30]})
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cli") / "model.safetensors"
+    save_checkpoint(path, random_network(context=512), {})
+    return path
+
+
+class Said:
+    """What one call of the command line left."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+    @property
+    def json(self) -> Any:
+        """The one object on standard output."""
+        assert self.code == 0, self.err
+        assert self.out.count("\n") == 1
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def call(capfd: pytest.CaptureFixture[str]) -> Any:
+    def call(*words: object) -> Said:
+        capfd.readouterr()
+        code = cli.main([str(word) for word in words])
+        return Said(code, *capfd.readouterr())
+
+    return call
+
+
+def refused(said: Said, sentence: str) -> None:
+    """One sentence on standard error, nothing on standard output, code 2."""
+    assert said.code == 2
+    assert said.out == ""
+    assert said.err.startswith("music-gpt: ")
+    assert said.err.count("\n") == 1, said.err
+    assert said.err.rstrip().endswith(".")
+    assert sentence in said.err
+
+
+# --- help and words ---------------------------------------------------------------------------
+
+
+def test_without_a_verb_the_help_is_shown(call: Any) -> None:
+    said = call()
+    assert said.code == 0
+    assert all(verb in said.out for verb in VERBS)
+    assert said.err == ""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_a_verb_lists_its_flags(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main([verb, "--help"])
+    assert caught.value.code == 0
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert [flag for flag in VERBS[verb] if flag not in told.out] == []
+
+
+def test_every_knob_is_explained_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Number of decoder blocks." in told
+    assert "Batches whose gradients are summed before a step." in told
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["sing"], "sing"),
+        (["render"], "required: midi, out; see"),
+        (["render", "a.mid", "--out", "a.wav", "--loud"], "--loud"),
+        (["train", "--out", "x"], "tokens"),
+        (
+            ["train", "--tokens", "t", "--out", "x", "--train.max_steps=many"],
+            "type int, but got many; see",
+        ),
+        (["train", "--tokens", "t", "--out", "x", "--model.n_heads=7"], "n_heads is 7"),
+        (["train", "--tokens", "t", "--out", "x", "--optim.clip=0"], "clip is 0"),
+        (["train", "--tokens", "t", "--out", "x", "--config", "none.yaml"], "none.yaml"),
+        (["train", "--tokens", "t", "--out", "x", "--model.wheels=4"], "wheels"),
+        (["train", "--tokens", "t", "--out", "x", "--max-minutes=-1"], "max_minutes is -1"),
+        (["evaluate", "--tokens", "t", "--precision", "int3"], "precision"),
+        (["generate", "--out", "a.wav"], "has to end in .mid"),
+        (["generate", "--out", "a.mid", "--temperature=hot"], "temperature"),
+        (["generate", "--out", "a.mid", "--checkpoint", "none"], "There is no checkpoint at none"),
+        (["prepare", "--midi", "nowhere", "--out", "t"], "nowhere"),
+        (["prepare", "--midi", ".", "--out", "t", "--test=2"], "test is 2"),
+        (["render", "nowhere.mid", "--out", "a.wav"], "nowhere.mid"),
+        (["app", "--auth", "nobody"], "NAME:PASSWORD"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_done_is_said_in_one_sentence(
+    call: Any, words: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused(call(*words), sentence)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Any) -> None:
+        raise ZeroDivisionError("a fault")
+
+    monkeypatch.setattr(cli, "render", broken)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["render", "a.mid", "--out", "a.wav"])
+
+
+def test_ctrl_c_leaves_code_130(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "render", interrupted)
+    said = call("render", "a.mid", "--out", "a.wav")
+    assert (said.code, said.out, said.err) == (130, "", "music-gpt: Interrupted.\n")
+
+
+def test_the_process_leaves_the_code_and_no_warning(tmp_path: Path) -> None:
+    words = [sys.executable, "-W", "error", "-m", "music_gpt.cli", "evaluate", "--tokens", "none"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    refused(Said(done.returncode, done.stdout, done.stderr), "There is no tokens folder at none")
+
+
+# --- the verbs --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def midi_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("midi")
+    for seed in range(6):
+        write_midi(melody(seed, 60), folder / f"piece-{seed}.mid")
+    (folder / "broken.mid").write_bytes(b"not music")
+    return folder
+
+
+def test_prepare_writes_a_tokens_folder_and_reports_it(
+    call: Any, midi_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "tokens"
+    report = call("prepare", "--midi", midi_folder, "--out", out, "--workers=1", "--json").json
+    assert sum(split["pieces"] for split in report["splits"].values()) == 6
+    assert len(report["left_out"]) == 1
+    assert Corpus.open(out).split("train").n_pieces >= 1
+
+
+def test_prepare_says_what_to_do_next(call: Any, midi_folder: Path, tmp_path: Path) -> None:
+    said = call("prepare", "--midi", midi_folder, "--out", tmp_path / "tokens", "--workers=1")
+    assert (said.code, said.out) == (0, "")
+    assert "train:" in said.err
+    assert "1 file was left out" in said.err
+    assert f"Next: music-gpt train --tokens {tmp_path / 'tokens'} --out runs/NAME" in said.err
+
+
+def small_run(tokens: Path, out: Path) -> list[object]:
+    flags = [f"--model.{k}={json.dumps(v).strip(chr(34))}" for k, v in _model().items()]
+    return ["train", "--tokens", tokens, "--out", out, *flags, "--train.device=cpu"]
+
+
+def _model() -> dict[str, Any]:
+    return {k: v for k, v in run_config().model.to_dict().items() if k != "vocab_size"}
+
+
+def test_train_writes_a_run_and_its_result(call: Any, tokens: Path, tmp_path: Path) -> None:
+    result = call(*small_run(tokens, tmp_path / "run"), "--train.max_steps=3", "--json").json
+    assert result["steps"] == 3
+    model, _ = load_checkpoint(result["checkpoint"])
+    assert model.config == run_config().model
+
+
+def test_train_reads_the_configuration_of_a_run_again(
+    call: Any, tokens: Path, tmp_path: Path
+) -> None:
+    first = [*small_run(tokens, tmp_path / "one"), "--optim.betas=[0.8,0.9]", "--optim.ema=3e-05"]
+    assert call(*first, "--train.max_steps=2").code == 0
+    config = tmp_path / "one" / "config.yaml"
+    said = call("train", "--config", config, "--tokens", tokens, "--out", tmp_path / "two")
+    assert said.code == 0, said.err
+    assert (tmp_path / "two" / "config.yaml").read_text() == config.read_text()
+    assert said.err.splitlines()[-2].startswith("Finished after 2 steps, ")
+    assert said.err.splitlines()[-1] == f"Checkpoint: {tmp_path / 'two' / 'best.safetensors'}"
+
+
+def test_max_minutes_is_the_same_as_the_knob(call: Any, tokens: Path, tmp_path: Path) -> None:
+    said = call(*small_run(tokens, tmp_path / "run"), "--max-minutes=0.001", "--json")
+    assert said.json["finished"]
+    assert "max_minutes: 0.001" in (tmp_path / "run" / "config.yaml").read_text()
+
+
+def test_a_run_that_is_there_is_a_sentence(call: Any, tokens: Path, tmp_path: Path) -> None:
+    words = [*small_run(tokens, tmp_path / "run"), "--train.max_steps=2"]
+    assert call(*words).code == 0
+    refused(call(*words), "already holds a run")
+    refused(call(*words, "--resume"), "is finished")
+
+
+def test_evaluate_gives_all_figures(call: Any, tokens: Path, checkpoint: Path) -> None:
+    words = ["evaluate", "--tokens", tokens, "--checkpoint", checkpoint, "--split", "test"]
+    said = call(*words, "--sliding", "--ngram", "--device=cpu", "--json")
+    figures = said.json
+    assert figures["checkpoint"] == "model.safetensors"
+    assert len(figures["sha256"]) == 64
+    assert (figures["split"], figures["window"]) == ("test", 512)
+    split = Corpus.open(tokens).split("test")
+    assert figures["tokens"] == split.n_tokens - split.n_pieces
+    names = ("nats_per_token", "nats_per_note", "sliding_nats_per_token", "ngram_nats_per_token")
+    assert all(1 < figures[name] < 100 for name in names)
+    told = call(*words, "--device=cpu")
+    assert (told.code, told.out) == (0, "")
+    assert f"{figures['nats_per_token']:8.4f} nats/token" in told.err
+
+
+def test_evaluate_refuses_a_split_that_is_not_there(
+    call: Any, tokens: Path, checkpoint: Path
+) -> None:
+    words = ["evaluate", "--tokens", tokens, "--checkpoint", checkpoint]
+    refused(call(*words, "--split", "training"), "no split 'training', only train")
+    refused(call(*words, "--window", "4096"), "allows 1 to 512")
+
+
+def compose(checkpoint: Path, out: Path, *words: object) -> list[object]:
+    return ["generate", "--checkpoint", checkpoint, "--out", out, "--seconds=2", *words]
+
+
+def test_generate_continues_a_piece(
+    call: Any, checkpoint: Path, midi_folder: Path, tmp_path: Path
+) -> None:
+    prompt, out = midi_folder / "piece-0.mid", tmp_path / "new" / "out.mid"
+    words = compose(checkpoint, out, "--prompt", prompt, "--seed=4", "--json")
+    result = call(*words).json
+    assert result["files"] == [str(out)]
+    assert result["seeds"] == [4]
+    assert result["seconds"] >= 1
+    assert not result["interrupted"]
+    notes = read_piece(out).notes
+    assert len(notes) > 55  # the prompt is there, but for notes that meet
+    first = out.read_bytes()
+    call(*words)
+    assert out.read_bytes() == first
+
+
+def test_generate_can_leave_the_prompt_out(
+    call: Any, checkpoint: Path, midi_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.mid"
+    words = compose(checkpoint, out, "--prompt", midi_folder / "piece-0.mid", "--seed=4")
+    assert call(*words).code == 0
+    whole = read_piece(out)
+    assert call(*words, "--continuation-only").code == 0
+    new = read_piece(out)
+    assert new.seconds < 10 < whole.seconds
+    assert len(new.notes) < len(whole.notes) - 40
+
+
+def test_generate_numbers_its_takes(call: Any, checkpoint: Path, tmp_path: Path) -> None:
+    result = call(
+        *compose(checkpoint, tmp_path / "out.mid", "--variations=2", "--seed=7", "--json")
+    ).json
+    assert result["files"] == [str(tmp_path / "out-1.mid"), str(tmp_path / "out-2.mid")]
+    assert result["seeds"] == [7, 8]
+    assert all(Path(file).is_file() for file in result["files"])
+
+
+def test_ctrl_c_keeps_the_music_so_far(
+    call: Any, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, calls = Composition.__next__, []
+
+    def interrupted(self: Composition) -> Any:
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return step(self)
+
+    monkeypatch.setattr(Composition, "__next__", interrupted)
+    said = call(*compose(checkpoint, tmp_path / "out.mid", "--seed=1", "--seconds=60", "--json"))
+    assert said.code == 130
+    assert json.loads(said.out)["interrupted"]
+    assert "what had been composed was written" in said.err
+    assert len(read_piece(tmp_path / "out.mid").notes) >= 3
+
+
+def test_generate_refuses_what_it_cannot_use(
+    call: Any, checkpoint: Path, midi_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.mid"
+    broken = midi_folder / "broken.mid"
+    refused(call(*compose(checkpoint, out, "--prompt", broken)), "This is not a MIDI file")
+    refused(call(*compose(checkpoint, out, "--seconds=0")), "seconds is 0")
+    refused(call(*compose(checkpoint, out, "--top-p=2")), "top_p is 2")
+    (tmp_path / "folder.mid").mkdir()
+    refused(call(*compose(checkpoint, tmp_path / "folder.mid")), "which is a folder")
+    (tmp_path / "file").write_text("")
+    refused(call(*compose(checkpoint, tmp_path / "file" / "out.mid")), "cannot be made")
+    refused(call(*compose(broken, out)), "not a usable music_gpt checkpoint")
+    assert not out.exists()
+
+
+def test_render_writes_sound(call: Any, midi_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.wav"
+    said = call("render", midi_folder / "piece-1.mid", "--out", out)
+    assert (said.code, said.out) == (0, "")
+    assert "seconds of music" in said.err
+    assert out.read_bytes()[:4] == b"RIFF"
+    refused(call("render", midi_folder / "piece-1.mid", "--out", tmp_path / "a.xyz"), "xyz")
+    refused(call("render", midi_folder / "broken.mid", "--out", out), "not a MIDI file")
+
+
+def test_app_opens_the_page_of_a_checkpoint(
+    call: Any, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import music_gpt.ui
+
+    opened: list[tuple[Any, dict[str, Any]]] = []
+    monkeypatch.setattr(
+        music_gpt.ui, "launch", lambda pianist, **options: opened.append((pianist, options))
+    )
+    said = call("app", "--checkpoint", checkpoint, "--port=80", "--auth=me:a:b")
+    assert (said.code, said.out) == (0, "")
+    ((pianist, options),) = opened
+    assert pianist.card["file"] == "model.safetensors"
+    assert options == {"host": "127.0.0.1", "port": 80, "share": False, "auth": ("me", "a:b")}
