@@ -231,6 +231,26 @@ def test_a_run_that_goes_on_is_the_unbroken_run_step_by_step(
     assert_same_run(tmp_path / "unbroken", broken)
 
 
+def test_a_second_ctrl_c_ends_at_once_and_leaves_the_signals_as_they_were(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    def twice(keeper: Keeper) -> None:
+        interrupt(keeper)
+        interrupt(keeper)
+
+    config = run_config(max_steps=8, validate_every_steps=3)
+    with monkeypatch.context() as patch:
+        at_step(5, twice, patch)
+        with pytest.raises(KeyboardInterrupt, match="Stopped at once; --resume goes on"):
+            train(tokens, tmp_path / "run", config)
+    assert run_folder.read_resume_point(tmp_path / "run")["step"] == 3
+    after = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    assert after == before
+    assert train(tokens, tmp_path / "run", config, resume=True)["finished"]
+
+
 def test_a_resumed_run_keeps_the_best_of_before(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
