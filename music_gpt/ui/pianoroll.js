@@ -202,10 +202,9 @@ class PianoRoll extends RollDrawing {
 
   showTabs() {
     const takes = (this.value.takes || []).length;
-    const names = takes ? ["Prompt"] : [];
+    const names = ["Prompt"];
     for (let i = 1; i <= takes; i++) names.push(takes === 1 ? "Continuation" : String(i));
     const old = [...this.tabsNode.children];
-    this.tabsNode.hidden = !takes;
     if (old.map((n) => n.textContent).join() !== names.join())
       this.tabsNode.replaceChildren(...names.map((name, i) => this.makeTab(name, i)));
     [...this.tabsNode.children].forEach((node, i) => {
