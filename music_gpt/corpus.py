@@ -144,6 +144,12 @@ class Corpus:
         """Names of the splits that hold at least one piece."""
         return list(self.card["splits"])
 
+    @property
+    def tokens_sha256(self) -> str:
+        """Checksum of the tokens of all splits: the same corpus, whatever its card tells of it."""
+        splits = json.dumps(self.card["splits"], sort_keys=True)
+        return hashlib.sha256(splits.encode("utf-8")).hexdigest()
+
     def split(self, name: str) -> Split:
         """The split called `name`; raises `InputError` if the folder has none of that name."""
         if name not in self.card["splits"]:

@@ -40,7 +40,7 @@ LOG_COLUMNS = (
 )
 STATE_KEYS = {
     *("model", "ema", "ema_updates", "optimizer", "step", "batches_done", "tokens", "seconds"),
-    *("best", "measured", "config", "corpus_sha256", "rng"),
+    *("best", "measured", "config", "tokens_sha256", "rng"),
 }
 """What a resume point holds at least."""
 

@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from music_gpt.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.config import RunConfig
-from music_gpt.corpus import Corpus, sha256_of
+from music_gpt.corpus import Corpus
 from music_gpt.data import CropBatches, Windows, loader
 from music_gpt.errors import InputError
 from music_gpt.events import PAD, VOCAB_SIZE
@@ -308,7 +308,7 @@ class Keeper(pl.Callback):
             "best": self.best,
             "measured": self.measured,
             "config": module.config.to_dict(),
-            "corpus_sha256": self.card["corpus_sha256"],
+            "tokens_sha256": self.card["tokens_sha256"],
             "rng": torch.get_rng_state(),
         }
         write_resume_point(self.run, state)
@@ -528,7 +528,7 @@ def _check_resume(state: Mapping[str, Any], config: RunConfig, card: Mapping[str
             "The run was started with another network or optimizer than the configuration says; "
             "resume it with its own config.yaml, or start a new run with --init-from."
         )
-    if state["corpus_sha256"] != card["corpus_sha256"]:
+    if state["tokens_sha256"] != card["tokens_sha256"]:
         raise InputError(
             "The tokens folder is not the one that the run was started with; give that folder, or "
             "start a new run with --init-from."
@@ -559,7 +559,7 @@ def _init_from(model: GPT, path: str | Path) -> None:
 def _card(corpus: Corpus, config: RunConfig, init_from: str | Path | None) -> dict[str, Any]:
     """What every checkpoint of this run says about where it comes from."""
     return {
-        "corpus_sha256": sha256_of(corpus.path / "corpus.json"),
+        "tokens_sha256": corpus.tokens_sha256,
         "sources": corpus.card.get("sources", {}),
         "licences": corpus.card.get("licences", {}),
         "training_tokens": corpus.card["splits"]["train"]["tokens"],
