@@ -32,6 +32,11 @@ WITH_SELECTION = """
 WITH_SELECTION_AND_SOUND = WITH_SELECTION.replace(
     "  return", '  document.querySelector("#roll .mg-roll").musicGptRoll.expect();\n  return'
 )
+FOLD = """
+<button type="button" aria-expanded="false" aria-controls="advanced">Advanced
+  <svg viewBox="0 0 24 24" aria-hidden="true"><path d="m6 9 6 6 6-6"/></svg>
+</button>
+"""
 SAVE = """
 (file) => {
   if (!file || !file.url) return;
@@ -185,7 +190,14 @@ def wish_card() -> list[Any]:
     temperature = gr.Slider(
         0.5, 1.5, usual.temperature, step=0.01, label="Temperature: calm to daring", buttons=[]
     )
-    with gr.Accordion("Advanced", open=False, elem_id="advanced"):
+    # no gr.Accordion: it makes its fields when it is opened, and they forget what is typed then
+    gr.HTML(
+        html_template=FOLD,
+        js_on_load=file_text("fold.js"),
+        apply_default_css=False,
+        elem_id="unfold",
+    )
+    with gr.Column(elem_id="advanced", elem_classes="folded"):
         seed = gr.Textbox(
             "",
             label="Seed",

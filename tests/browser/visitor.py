@@ -61,7 +61,7 @@ class Visitor:
         """Fill in the seed, behind the fold."""
         field = self.page.locator("#advanced").get_by_label("Seed")
         if not field.is_visible():
-            self.page.locator("#advanced > button").click()
+            self.page.get_by_role("button", name="Advanced").click()
         field.fill(text)
 
     def compose(self) -> None:
