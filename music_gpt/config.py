@@ -395,15 +395,17 @@ class RunConfig:
 class MidiLimits:
     """Bounds on one MIDI file, so that a hostile one costs little."""
 
-    max_bytes: int = 16_000_000
-    """Largest file in bytes."""
+    max_bytes: int = 10_000_000
+    """Largest file in bytes; an hour of concert takes a tenth of it."""
+    max_events: int = 1_000_000
+    """Most events of any kind in one file; a note takes two, and its pedal may take as many."""
     max_notes: int = 200_000
     """Most notes in one file."""
     max_seconds: float = 36_000.0
     """Longest piece in seconds, after long gaps were shortened."""
 
     def __post_init__(self) -> None:
-        for name in ("max_bytes", "max_notes", "max_seconds"):
+        for name in ("max_bytes", "max_events", "max_notes", "max_seconds"):
             value = getattr(self, name)
             _require(_finite(value) and value > 0, name, value, "a number above 0")
 

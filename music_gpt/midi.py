@@ -8,8 +8,8 @@ of them; here stand the limits, the piece itself and the writer. Knows nothing o
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -20,12 +20,17 @@ from music_gpt.errors import InputError
 from music_gpt.midi_mending import DEFAULT_TEMPO, EventTable, Ints, read_events
 from music_gpt.midi_notes import (
     N_PIANO_PROGRAMS,
-    SUSTAIN,
-    SUSTAIN_DOWN,
+    PEDAL_CONTROLLERS,
     Pedals,
+    Reading,
+    Track,
     apply_pedals,
+    choose_tracks,
     end_at_next_strike,
+    is_pedal_down,
     is_press,
+    list_tracks,
+    only_parts,
     read_notes,
 )
 from music_gpt.notes import NOTE_DTYPE, Notes
@@ -56,6 +61,8 @@ class Piece:
     """What was mended, left out or shortened: sentences for a person."""
     name: str = ""
     """Name of the file, or the name that the file gives itself."""
+    tracks: list[Track] = field(default_factory=list)
+    """The tracks of the file that have notes, and which of them were read."""
 
     @property
     def n_notes(self) -> int:
@@ -75,37 +82,57 @@ PieceLike: TypeAlias = "Piece | PrettyMIDI | str | Path | bytes | Notes"
 # ------------------------------------------------------------------------------- file -> piece
 
 
-def read_piece(source: str | Path | bytes, *, limits: MidiLimits = DEFAULT_LIMITS) -> Piece:
+def read_piece(
+    source: str | Path | bytes,
+    *,
+    tracks: Sequence[int | str] | None = None,
+    limits: MidiLimits = DEFAULT_LIMITS,
+) -> Piece:
     """The piano music of a MIDI file, damaged or not.
 
-    Programs 0-7 are read if the file has any, else all that have pitches; never drums.
+    Without `tracks`, programs 0-7 are read if the file has any, else all that have pitches; never
+    drums.
 
     Args:
         source: path of a MIDI file, or its bytes.
-        limits: bounds on bytes, notes and seconds, each checked as early as it is known.
+        tracks: numbers or names of the tracks to read, as `Piece.tracks` lists them.
+        limits: bounds on bytes, events, notes and seconds, each checked as early as it is known.
 
     Raises:
-        InputError: it is no MIDI file, holds no notes, has no time base, or is too large.
+        InputError: it is no MIDI file, holds no notes, has no time base, lacks one of the
+            `tracks`, or is too large.
 
     >>> piece = read_piece(midi_bytes(make_notes([(0.0, 0.5, 60, 64), (0.5, 1.0, 64, 64)])))
     >>> piece.n_notes, piece.seconds, piece.warnings
     (2, 1.0, [])
+    >>> piece.tracks
+    [Track(number=0, name='piano', program=0, is_drum=False, n_notes=2, used=True)]
     """
     data, name = _load(source, limits)
-    table = read_events(data)
-    n_pressed = int(is_press(table).sum())
-    if n_pressed > limits.max_notes:
-        raise InputError(
-            f"The MIDI file holds {n_pressed:,} notes, and at most {limits.max_notes:,} are "
-            "allowed; cut it into shorter files."
-        )
-    notes, sounding, remarks = (_read_patterns if table.header.kind == 2 else read_notes)(table)
+    table = read_events(data, limits.max_events)
+    _check_notes(table, limits)
+    listed, parts = list_tracks(table)
+    if tracks is not None:
+        table = only_parts(table, parts[choose_tracks(listed, tracks)])
+    read = _read_patterns if table.header.kind == 2 else read_notes
+    notes, sounding, remarks, used = read(table, any_program=tracks is not None)
     if not len(notes):
-        raise InputError(_why_empty(n_pressed))
+        raise InputError(_why_empty(bool(listed) and all(track.is_drum for track in listed)))
     warnings = [*table.notices, *remarks]
     if table.damaged:
         warnings.insert(0, f"The file is damaged; {_count(len(notes))} read.")
-    return _finish(notes, sounding, warnings, name or table.name, limits)
+    piece = _finish(notes, sounding, warnings, name or next(iter(table.names.values()), ""), limits)
+    marks = zip(listed, np.isin(parts, used).tolist(), strict=True)
+    return replace(piece, tracks=[track._replace(used=mark) for track, mark in marks])
+
+
+def _check_notes(table: EventTable, limits: MidiLimits) -> None:
+    n_notes = int(is_press(table).sum())
+    if n_notes > limits.max_notes:
+        raise InputError(
+            f"The MIDI file holds {n_notes:,} notes, and at most {limits.max_notes:,} are "
+            "allowed; cut it into shorter files."
+        )
 
 
 def _load(source: str | Path | bytes, limits: MidiLimits) -> tuple[bytes, str]:
@@ -130,11 +157,11 @@ def _load(source: str | Path | bytes, limits: MidiLimits) -> tuple[bytes, str]:
     return data, name
 
 
-def _read_patterns(table: EventTable) -> tuple[Notes, Notes, list[str]]:
+def _read_patterns(table: EventTable, *, any_program: bool) -> Reading:
     """The tracks of a type 2 file, each played when the sound of the one before has ended."""
     numbers = np.unique(table.track)
     if len(numbers) <= 1:
-        return read_notes(table)
+        return read_notes(table, any_program=any_program)
     if len(numbers) > MOST_PATTERNS:
         raise InputError(
             f"The MIDI file holds {len(numbers):,} separate patterns, and at most {MOST_PATTERNS:,}"
@@ -142,14 +169,16 @@ def _read_patterns(table: EventTable) -> tuple[Notes, Notes, list[str]]:
         )
     patterns, offset, remarks = [], 0.0, []
     for number in numbers.tolist():
-        notes, sounding, its_remarks = read_notes(table.of_track(number))
-        patterns.append((_moved(notes, offset), _moved(sounding, offset)))
+        read = read_notes(table.of_track(number), any_program=any_program)
+        patterns.append(
+            (_moved(read.notes, offset), _moved(read.sounding, offset), read.parts + 16 * number)
+        )
         offset = float(patterns[-1][1]["end"].max(initial=offset))
-        remarks += its_remarks
-    if sum(len(notes) > 0 for notes, _ in patterns) > 1:
+        remarks += read.remarks
+    if sum(len(notes) > 0 for notes, _, _ in patterns) > 1:
         remarks.append("The patterns of the file (type 2) are read one after the other.")
-    all_notes, all_sounding = (np.concatenate(kind) for kind in zip(*patterns, strict=True))
-    return all_notes, all_sounding, remarks
+    notes, sounding, parts = (np.concatenate(kind) for kind in zip(*patterns, strict=True))
+    return Reading(notes, sounding, remarks, parts)
 
 
 def _moved(notes: Notes, seconds: float) -> Notes:
@@ -164,8 +193,8 @@ def _count(n: int) -> str:
     return "1 note was" if n == 1 else f"{n:,} notes were"
 
 
-def _why_empty(n_drums: int) -> str:
-    if n_drums:
+def _why_empty(drums: bool) -> str:
+    if drums:
         return "The MIDI file holds only drums; give one with piano music."
     return "The MIDI file contains no notes; give one with piano music."
 
@@ -265,7 +294,7 @@ def _from_pretty_midi(score: PrettyMIDI) -> Piece:
     pitched = [i for i in score.instruments if not i.is_drum and i.notes]
     chosen = [i for i in pitched if i.program < N_PIANO_PROGRAMS] or pitched
     if not chosen:
-        raise InputError(_why_empty(sum(len(i.notes) for i in score.instruments)))
+        raise InputError(_why_empty(any(i.notes for i in score.instruments)))
     rows = [(n.start, n.end, n.pitch, max(n.velocity, 1)) for i in chosen for n in i.notes]
     if not all(0 <= pitch < 128 and velocity < 128 for _, _, pitch, velocity in rows):
         raise InputError("A pitch or velocity of the PrettyMIDI is not within 0 to 127.")
@@ -277,7 +306,12 @@ def _from_pretty_midi(score: PrettyMIDI) -> Piece:
     sounding, warnings = apply_pedals(notes, program, pedals, last)
     if len(chosen) < sum(bool(i.notes) for i in score.instruments):
         warnings.append("Only the piano is read; other instruments are left out.")
-    return _finish(notes, sounding, warnings, "", DEFAULT_LIMITS)
+    piece = _finish(notes, sounding, warnings, "", DEFAULT_LIMITS)
+    tracks = [
+        Track(number, i.name, i.program, i.is_drum, len(i.notes), i in chosen)
+        for number, i in enumerate(i for i in score.instruments if i.notes)
+    ]
+    return replace(piece, tracks=tracks)
 
 
 def _pedals(chosen: list[Instrument], score: PrettyMIDI) -> Pedals:
@@ -285,9 +319,10 @@ def _pedals(chosen: list[Instrument], score: PrettyMIDI) -> Pedals:
     pedals: Pedals = {}
     for program in {i.program for i in chosen}:
         same = [i for i in score.instruments if i.program == program and not i.is_drum]
-        moves = [c for i in same for c in i.control_changes if c.number == SUSTAIN]
+        moves = [c for i in same for c in i.control_changes if c.number in PEDAL_CONTROLLERS]
         moves.sort(key=lambda c: c.time)
-        down = np.array([c.value >= SUSTAIN_DOWN for c in moves], np.bool_)
+        rows = np.array([(c.number, c.value) for c in moves], np.uint8).reshape(-1, 2)
+        down = is_pedal_down(rows[:, 0], rows[:, 1])
         if down.any():
             pedals[program] = np.array([c.time for c in moves], np.float64), down
     return pedals

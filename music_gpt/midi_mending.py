@@ -3,8 +3,8 @@
 Only the walk from event to event is a Python loop; everything else is numpy over all tracks at
 once, so a file of 25,000 notes and 70,000 pedal movements takes some 20 ms. What a strict reader
 refuses is mended on the way, and each mend leaves a sentence: wrappers around the file, stray
-bytes between chunks, wrong lengths, tracks without an end, files that were cut, data bytes above
-127. Knows nothing of notes, seconds or pedals (`music_gpt.midi` does).
+bytes between chunks, wrong tags and lengths, tracks without an end, files that were cut, data
+bytes above 127. Knows nothing of notes, seconds or pedals (`music_gpt.midi` does).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -23,10 +24,13 @@ DEFAULT_TEMPO = 500_000
 """Microseconds per quarter note until the first tempo event: 120 BPM."""
 META, SYSEX, SYSEX_GOES_ON = 0xFF, 0xF0, 0xF7
 TRACK_NAME, END_OF_TRACK, TEMPO = 0x03, 0x2F, 0x51
+END_MARK = bytes((META, END_OF_TRACK, 0))
 HEADER_BYTES = 14
 MACBINARY_BYTES = 128
-MOST_TRACKS = 0xFFFF
-"""The header counts them in 16 bits."""
+MOST_CHUNKS = 0xFFFF
+"""The header counts tracks in 16 bits."""
+BLOCK_BYTES = 1 << 16
+"""The number of events is checked after so many bytes: before a hostile file costs much."""
 FRAMES_PER_SECOND = {24: 24.0, 25: 25.0, 29: 30_000 / 1001, 30: 30.0}
 """SMPTE frame rates that a header can name; 29 is drop-frame."""
 
@@ -38,6 +42,15 @@ _PADDING = bytes(16)  # the walk may look a few bytes past the end
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+
+
+class TrackChunk(NamedTuple):
+    """Where a track stands in the file."""
+
+    begin: int
+    end: int  # at the latest
+    declared_end: int
+    tagged: bool  # whether its tag is whole
 
 
 class Header(NamedTuple):
@@ -63,14 +76,21 @@ class EventTable:
     tempo_tick: Ints  # (M,)
     tempo: Ints  # (M,) microseconds per quarter note, above 0
     track_end: Ints  # (T,) tick at which each track ends
-    name: str  # of the first track that has one, or ""
+    names: dict[int, str]  # of the tracks that have one
     damaged: bool = False  # whether something was lost
     notices: tuple[str, ...] = ()  # what was mended, in sentences
+
+    @cached_property
+    def place(self) -> Ints:
+        """(E,) place of each event when all tracks play at once; at a tick track 0 goes first."""
+        place = np.empty(len(self.tick), np.int64)
+        place[np.argsort(self.tick, kind="stable")] = np.arange(len(self.tick))
+        return place
 
     def of_track(self, number: int) -> EventTable:
         """One track as a table of its own."""
         mine = slice(*np.searchsorted(self.track, [number, number + 1]))
-        tempos = self.tempo_track == number
+        tempos = slice(*np.searchsorted(self.tempo_track, [number, number + 1]))
         return replace(
             self,
             track=self.track[mine] * 0,
@@ -85,29 +105,42 @@ class EventTable:
         )
 
 
-def read_events(data: bytes) -> EventTable:
+def read_events(data: bytes, max_events: int) -> EventTable:
     """The events of the MIDI file `data`.
 
     Raises:
-        InputError: it is not a MIDI file, or its header gives no time base.
+        InputError: it is not a MIDI file, its header gives no time base, or it holds more than
+            `max_events` events.
     """
     data, notices = _unwrap(data)
     header = _read_header(data)
     padded = data + _PADDING
     starts, bounds, damaged = array("I"), [0], False
-    for begin, end, declared_end in _find_tracks(data):
-        stop, ended, broken = _walk(padded, begin, end, starts)
+    for chunk in _find_tracks(data):
+        stop, ended, broken = _walk(padded, chunk.begin, chunk.end, starts, max_events)
+        if len(starts) > max_events:
+            raise InputError(
+                f"The MIDI file holds more than the {max_events:,} events that are allowed; cut "
+                "it into shorter files."
+            )
         bounds.append(len(starts))
-        damaged |= broken or (not ended and end != declared_end)
-        if not ended and end == declared_end:
-            notices.append("A track has no end mark; it ends with its last event.")
-        elif ended and end != declared_end and stop != declared_end:
-            notices.append("The length of a track was wrong; it was read up to its end mark.")
-        elif ended and end not in (declared_end, len(data)):
-            notices.append("Stray bytes between two tracks were skipped.")
+        damaged |= broken or (not ended and chunk.end != chunk.declared_end)
+        notices += _mends(chunk, stop, ended, len(data))
     table = _tabulate(padded, starts, bounds, header)
     damaged |= table.damaged or len(table.track_end) < header.n_tracks
     return replace(table, damaged=damaged, notices=tuple(dict.fromkeys(notices)))
+
+
+def _mends(chunk: TrackChunk, stop: int, ended: bool, n_bytes: int) -> Iterator[str]:
+    """What was mended at a track that was read up to `stop`, in sentences."""
+    if not chunk.tagged:
+        yield "The tag of a track was wrong; it was read all the same."
+    if not ended and chunk.end == chunk.declared_end:
+        yield "A track has no end mark; it ends with its last event."
+    elif ended and chunk.end != chunk.declared_end != stop:
+        yield "The length of a track was wrong; it was read up to its end mark."
+    elif ended and chunk.end not in (chunk.declared_end, n_bytes):
+        yield "Stray bytes between two tracks were skipped."
 
 
 def _unwrap(data: bytes) -> tuple[bytes, list[str]]:
@@ -116,14 +149,31 @@ def _unwrap(data: bytes) -> tuple[bytes, list[str]]:
         raise InputError("The file is empty (0 bytes); give a MIDI file (.mid or .midi).")
     at = data.find(b"MThd")
     if at < 0:
-        raise InputError("This is not a MIDI file; give a Standard MIDI File (.mid or .midi).")
+        return data[_untagged_header(data) :], ["The tag of the header was wrong."]
     if data[:4] == b"RIFF" and data[at - 8 : at - 4] == b"data":
-        length = int.from_bytes(data[at - 4 : at], "little")
-        return data[at : at + length], []
+        return _inside(data, at, int.from_bytes(data[at - 4 : at], "little")), []
     if at == MACBINARY_BYTES and data[0] == 0:
-        length = int.from_bytes(data[83:87], "big")
-        return data[at : at + length] if length >= HEADER_BYTES else data[at:], []
+        return _inside(data, at, int.from_bytes(data[83:87], "big")), []
     return data[at:], ["Bytes in front of the MIDI header were skipped."] if at else []
+
+
+def _inside(data: bytes, at: int, length: int) -> bytes:
+    """The wrapped file at `at`; a length that does not lead to an end mark is not believed."""
+    return data[at : at + length] if data.endswith(END_MARK, at, at + length) else data[at:]
+
+
+def _untagged_header(data: bytes) -> int:
+    """Where the header in front of the first track stands, if only its tag is damaged."""
+    track = data.find(b"MTrk")
+    if track < 0:
+        raise InputError("This is not a MIDI file; give a Standard MIDI File (.mid or .midi).")
+    at = track - HEADER_BYTES
+    if at < 0 or int.from_bytes(data[at + 4 : at + 8], "big") != HEADER_BYTES - 8:
+        raise InputError(
+            "The MIDI file has lost its header, so its notes have no times; get it again from "
+            "its source."
+        )
+    return at
 
 
 def _read_header(data: bytes) -> Header:
@@ -141,28 +191,40 @@ def _read_header(data: bytes) -> Header:
     return Header(kind, n_tracks, 0, rate * ticks_per_frame)
 
 
+def _is_track(tag: bytes) -> bool:
+    """Whether it reads `MTrk`, or did so before one byte was damaged."""
+    return sum(a == b for a, b in zip(tag, b"MTrk", strict=False)) >= 3
+
+
 def _chunk_at(data: bytes, at: int) -> bool:
     """Whether the file ends at `at` or a chunk with a readable tag begins there."""
     tag = data[at : at + 4]
-    return at == len(data) or (len(tag) == 4 and all(0x20 <= byte < 0x7F for byte in tag))
+    readable = len(tag) == 4 and tag.isascii() and tag.decode("ascii").isprintable()
+    return at == len(data) or readable or _is_track(tag)
 
 
-def _find_tracks(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """Where each track begins, where it ends at the latest, and the end that it declares.
+def _event_at(data: bytes, at: int) -> bool:
+    """Whether an event begins where a track's length belongs: as a length it were above 8 MB."""
+    delta, status, kind = data[at], data[at + 1], data[at + 2]
+    return delta < 0x80 <= status and (status < SYSEX or (status == META and kind < 0x80))
+
+
+def _find_tracks(data: bytes) -> Iterator[TrackChunk]:
+    """The tracks of the file.
 
     A declared length that does not lead to a next chunk is not believed: such a track may reach
     to the next `MTrk` or to the end of the file.
     """
     at = 8 + int.from_bytes(data[4:8], "big")
-    at, n_tracks = at if _chunk_at(data, at) else HEADER_BYTES, 0
-    while at + 8 <= len(data) and n_tracks < MOST_TRACKS:
-        tag = data[at : at + 4]
+    at, n_chunks = at if _chunk_at(data, at) else HEADER_BYTES, 0
+    while at + 8 <= len(data) and n_chunks < MOST_CHUNKS:
+        tag, n_chunks = data[at : at + 4], n_chunks + 1
         declared_end = at + 8 + int.from_bytes(data[at + 4 : at + 8], "big")
         believed = _chunk_at(data, declared_end)
-        if tag == b"MTrk":
-            begin, n_tracks = at + 8, n_tracks + 1
+        if _is_track(tag):
+            begin = at + 4 if not believed and _event_at(data, at + 4) else at + 8
             at = declared_end if believed else _next_track(data, begin)
-            yield begin, at, declared_end
+            yield TrackChunk(begin, at, declared_end, tag == b"MTrk")
         elif tag == b"MThd":
             return  # a second file behind the first
         else:  # a chunk of another kind is skipped, as the standard asks
@@ -176,8 +238,10 @@ def _next_track(data: bytes, at: int) -> int:
     return len(data) if found < 0 else found
 
 
-def _walk(data: bytes, at: int, end: int, starts: array[int]) -> tuple[int, bool, bool]:
-    """Append where each event between `at` and `end` starts.
+def _walk(
+    data: bytes, at: int, end: int, starts: array[int], max_events: int
+) -> tuple[int, bool, bool]:
+    """Append where each event between `at` and `end` starts, until there are too many starts.
 
     Returns where the walk stopped, whether an end-of-track event stood there, and whether an
     event was cut or had no status. A meta event does not end running status: files rely on it.
@@ -185,32 +249,36 @@ def _walk(data: bytes, at: int, end: int, starts: array[int]) -> tuple[int, bool
     running, broken = -1, False
     append, data_bytes = starts.append, _DATA_BYTES
     while at < end:
-        start = at
-        while data[at] > 127:  # the delta time
-            at += 1
-        if at - start > 3:
-            start = at - 3  # a time has at most 4 bytes
-        status = data[at + 1]
-        if status < 0x80:
-            if running < 0:
-                broken, at = True, at + 1
-                continue
-            at += 1 + running
-        elif status < 0xF0:
-            running = data_bytes[status]
-            at += 2 + running
-        elif status in (META, SYSEX, SYSEX_GOES_ON):
-            kind = data[at + 2]
-            length, at = _variable_length(data, at + (3 if status == META else 2))
-            at += length
-            if status == META and kind == END_OF_TRACK and at <= end:
-                append(start)
-                return at, True, broken
-        else:
-            at += 2 + data_bytes[status]
-        if at > end:
-            return end, False, True
-        append(start)
+        block_end = min(end, at + BLOCK_BYTES)
+        while at < block_end:
+            start = at
+            while data[at] > 127:  # the delta time
+                at += 1
+            if at - start > 3:
+                start = at - 3  # a time has at most 4 bytes
+            status = data[at + 1]
+            if status < 0x80:
+                if running < 0:
+                    broken, at = True, at + 1
+                    continue
+                at += 1 + running
+            elif status < 0xF0:
+                running = data_bytes[status]
+                at += 2 + running
+            elif status in (META, SYSEX, SYSEX_GOES_ON):
+                kind = data[at + 2]
+                length, at = _variable_length(data, at + (3 if status == META else 2))
+                at += length
+                if status == META and kind == END_OF_TRACK and at <= end:
+                    append(start)
+                    return at, True, broken
+            else:
+                at += 2 + data_bytes[status]
+            if at > end:
+                return end, False, True
+            append(start)
+        if len(starts) > max_events:
+            break
     return at, False, broken
 
 
@@ -243,7 +311,9 @@ def _tabulate(padded: bytes, starts: array[int], bounds: list[int], header: Head
     meta = np.flatnonzero(own == META)
     kind = octets[at[meta] + 1]
     tempo_event, tempo = _tempos(octets, at, meta[kind == TEMPO])
-    names = at[meta[kind == TRACK_NAME]] + 2
+    named, first_name = np.unique(track[meta[kind == TRACK_NAME]], return_index=True)
+    name_at = (at[meta[kind == TRACK_NAME]] + 2)[first_name]
+    names = [_text(padded, where) for where in name_at.tolist()]
     return EventTable(
         header=header,
         track=track,
@@ -255,7 +325,7 @@ def _tabulate(padded: bytes, starts: array[int], bounds: list[int], header: Head
         tempo_tick=tick[tempo_event],
         tempo=tempo,
         track_end=total[behind] - total[first],
-        name=_text(padded, int(names[0])) if len(names) else "",
+        names={of: name for of, name in zip(named.tolist(), names, strict=True) if name},
         damaged=damaged,
     )
 

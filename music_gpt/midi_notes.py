@@ -6,21 +6,28 @@ numpy, with no loop over notes. Knows nothing of files and bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from music_gpt.midi_mending import DEFAULT_TEMPO, EventTable, Ints
+from music_gpt.errors import InputError
+from music_gpt.midi_mending import DEFAULT_TEMPO, Bytes, EventTable, Ints
 from music_gpt.notes import NOTE_DTYPE, Notes
 
+MOST_TOLD = 20
+"""Tracks that a sentence lists, at most."""
 DRUM_CHANNEL = 9
 """Channel 10 of the standard, counted from 0."""
 N_PIANO_PROGRAMS = 8
 """General MIDI programs 0-7 are pianos."""
 SUSTAIN, SUSTAIN_DOWN = 64, 64
 """Controller of the right pedal, and the value from which it is down."""
+ALL_SOUND_OFF, RESET_CONTROLLERS, ALL_NOTES_OFF = 120, 121, 123
+"""Controllers by which a player falls silent; the first two lift the pedal as well."""
+PEDAL_CONTROLLERS = (SUSTAIN, ALL_SOUND_OFF, RESET_CONTROLLERS)
 NOTE_OFF, NOTE_ON, CONTROL, PROGRAM = 8, 9, 11, 12
 """Upper halves of the status bytes that count here."""
 STUCK_PEDAL_SECONDS = 30.0
@@ -51,13 +58,19 @@ class PressedKeys:
         return PressedKeys(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
 
 
-def read_notes(table: EventTable) -> tuple[Notes, Notes, list[str]]:
-    """Notes of tracks that play together: as pressed, as sounding, and remarks on them.
+class Reading(NamedTuple):
+    """Notes of tracks that play together; both arrays are `NOTE_DTYPE` with the same notes."""
 
-    Both arrays are `NOTE_DTYPE` with the same notes in the same order, sorted by (start, pitch).
-    """
+    notes: Notes  # as pressed, sorted by (start, pitch)
+    sounding: Notes
+    remarks: list[str]
+    parts: Ints  # numbers of the parts that were read
+
+
+def read_notes(table: EventTable, *, any_program: bool = False) -> Reading:
+    """The notes of the piano, or of whatever instruments there are if they were chosen."""
     keys, n_open = pair_keys(table)
-    keys, remarks = choose_piano(table, keys)
+    keys, remarks = (keys, []) if any_program else choose_piano(table, keys)
     keys = keys.take(np.argsort(keys.start << 7 | keys.pitch, kind="stable"))
     if n_open:
         remarks.append("Notes without a release were ended with their track.")
@@ -65,7 +78,8 @@ def read_notes(table: EventTable) -> tuple[Notes, Notes, list[str]]:
     notes = join_columns(seconds(keys.start), seconds(keys.end), keys.pitch, keys.velocity)
     last = float(seconds(table.track_end).max(initial=0.0))
     sounding, its_remarks = apply_pedals(notes, keys.channel, find_pedals(table, seconds), last)
-    return notes, sounding, remarks + its_remarks
+    parts = np.flatnonzero(np.bincount(keys.track << 4 | keys.channel))
+    return Reading(notes, sounding, remarks + its_remarks, parts)
 
 
 def join_columns(start: Times, end: Times, pitch: Ints, velocity: Ints) -> Notes:
@@ -88,12 +102,16 @@ def pair_keys(table: EventTable) -> tuple[PressedKeys, int]:
     """Pressed keys of all channels but the drums, and how many are never released.
 
     A release ends the oldest press of its key on its track and channel (first in, first out);
-    one without a press is ignored. What is never released lasts to the end of its track.
+    one without a press is ignored. "All notes off" ends all keys of its channel. What is never
+    released lasts to the end of its track.
     """
     kind, channel = table.status >> 4, table.status & 0x0F
     events = np.flatnonzero(((kind == NOTE_ON) | (kind == NOTE_OFF)) & (channel != DRUM_CHANNEL))
     key = table.track[events] << 11 | channel[events].astype(np.int64) << 7 | table.data1[events]
-    if table.track_end.size <= 1 << 5:
+    silences = find_silences(table)
+    if len(silences):  # nothing pairs across a silence
+        key |= count_silences(table, silences, events) << 32
+    elif table.track_end.size <= 1 << 5:
         key = key.astype(np.uint16)  # numpy sorts these by radix, many times as fast
     order = np.argsort(key, kind="stable")
     events, key = events[order], key[order]
@@ -117,7 +135,7 @@ def pair_keys(table: EventTable) -> tuple[PressedKeys, int]:
     nth = (n_presses[1:] - n_presses[heads][group] - 1)[press]
     group, pressed, released = group[press], events[press], events[release]
     closed = nth < n_releases[group]
-    end = table.track_end[table.track[pressed]]
+    end, silenced = unreleased_ends(table, silences, pressed)
     end[closed] = table.tick[released[(first_release[group] + nth)[closed]]]
 
     keys = PressedKeys(
@@ -125,12 +143,52 @@ def pair_keys(table: EventTable) -> tuple[PressedKeys, int]:
         end=end,
         pitch=table.data1[pressed].astype(np.int64),
         velocity=table.data2[pressed].astype(np.int64),
-        channel=(table.status[pressed] & 0x0F).astype(np.int64),
+        channel=channel_of(table, pressed),
         track=table.track[pressed],
         event=pressed,
     )
-    left_open = ~closed & (end > keys.start)  # pressed at the very end: nothing to hear
-    return keys.take(closed | left_open), int(left_open.sum())
+    heard = closed | (end > keys.start)  # pressed at the very end: nothing to hear
+    return keys.take(heard), int((heard & ~closed & ~silenced).sum())
+
+
+def find_silences(table: EventTable) -> Ints:
+    """The events by which all notes end, by channel and then by time."""
+    silences = controls(table, ALL_NOTES_OFF, ALL_SOUND_OFF)
+    if len(silences):
+        silences = silences[np.lexsort((table.place[silences], channel_of(table, silences)))]
+    return silences
+
+
+def count_silences(table: EventTable, silences: Ints, events: Ints) -> Ints:
+    """How many silences stand before each event: on its channel, and all on lower channels."""
+    when, asked = (
+        channel_of(table, e) * len(table.place) + table.place[e] for e in (silences, events)
+    )
+    return np.searchsorted(when, asked)
+
+
+def unreleased_ends(table: EventTable, silences: Ints, pressed: Ints) -> tuple[Ints, Flags]:
+    """Where each press ends without a release, and whether a silence is what ends it."""
+    end, silenced = table.track_end[table.track[pressed]], np.zeros(len(pressed), np.bool_)
+    if len(silences):
+        nth = count_silences(table, silences, pressed)
+        follower = np.append(silences, 0)[nth]
+        silenced = (nth < len(silences)) & (
+            channel_of(table, follower) == channel_of(table, pressed)
+        )
+        end = np.where(silenced, table.tick[follower], end)
+    return end, silenced
+
+
+def controls(table: EventTable, *numbers: int) -> Ints:
+    """The events of the controllers of these `numbers`."""
+    wanted = np.logical_or.reduce([table.data1 == number for number in numbers])
+    return np.flatnonzero(wanted & ((table.status >> 4) == CONTROL))
+
+
+def channel_of(table: EventTable, events: Ints) -> Ints:
+    """Channel of each of the `events`."""
+    return (table.status[events] & 0x0F).astype(np.int64)
 
 
 # ------------------------------------------------------------------------- which keys are a piano
@@ -140,7 +198,7 @@ def choose_piano(table: EventTable, keys: PressedKeys) -> tuple[PressedKeys, lis
     """The keys of pianos if there are any, else all; and what was left out, in sentences."""
     if not len(keys.start):
         return keys, []
-    piano = programs(table, keys) < N_PIANO_PROGRAMS
+    piano = programs(table, keys.event) < N_PIANO_PROGRAMS
     remarks = []
     if not piano.any():
         remarks.append("The file has no piano; its pitched instruments are read as one.")
@@ -152,25 +210,21 @@ def choose_piano(table: EventTable, keys: PressedKeys) -> tuple[PressedKeys, lis
     return keys, remarks
 
 
-def programs(table: EventTable, keys: PressedKeys) -> Ints:
-    """Program in force at each key: of its channel in its own track, else of its channel, or 0.
+def programs(table: EventTable, events: Ints) -> Ints:
+    """Program in force at each event: of its channel in its own track, else of its channel, or 0.
 
     Files with more than 16 instruments use a channel in several tracks, and each track names its
     program; other files name all programs in a track of their own.
     """
     changes = np.flatnonzero((table.status >> 4) == PROGRAM)
     if not len(changes):
-        return np.zeros(len(keys.start), np.int64)
+        return np.zeros(len(events), np.int64)
     value = table.data1[changes].astype(np.int64)
-    channel = (table.status[changes] & 0x0F).astype(np.int64)
-    place = np.empty(len(table.tick), np.int64)  # of each event when all tracks play at once
-    place[np.argsort(table.tick, kind="stable")] = np.arange(len(table.tick))
-    by_channel = _latest(
-        channel, place[changes], value, keys.channel, place[keys.event], len(place)
-    )
-    part = table.track[changes] << 4 | channel
-    own_part = keys.track << 4 | keys.channel
-    by_part = _latest(part, changes, value, own_part, keys.event, len(place))
+    channel, own_channel = channel_of(table, changes), channel_of(table, events)
+    place = table.place
+    by_channel = _latest(channel, place[changes], value, own_channel, place[events], len(place))
+    part, own_part = table.track[changes] << 4 | channel, table.track[events] << 4 | own_channel
+    by_part = _latest(part, changes, value, own_part, events, len(place))
     return np.where(np.isin(own_part, part), by_part, by_channel)
 
 
@@ -185,17 +239,102 @@ def _latest(
     return np.where((found >= 0) & (group[latest] == asked_group), value[latest], 0)
 
 
+# ---------------------------------------------------------------------------- the list of tracks
+
+
+class Track(NamedTuple):
+    """What one track plays on one channel."""
+
+    number: int
+    """By which it can be chosen."""
+    name: str
+    """As the file calls it, or ""."""
+    program: int
+    """General MIDI program of its first note, 0-127."""
+    is_drum: bool
+    n_notes: int
+    used: bool
+    """Whether its notes are in the piece."""
+
+    def __str__(self) -> str:
+        return f"{self.number} ({self.name})" if self.name else str(self.number)
+
+
+def list_tracks(table: EventTable) -> tuple[list[Track], Ints]:
+    """The tracks that have notes, none of them used yet, and the number of each part.
+
+    A track that plays on several channels is listed once for each, for these are separate
+    instruments; the number of a part is 16 times that of the track, plus the channel.
+    """
+    presses = np.flatnonzero(is_press(table))
+    part_of = table.track[presses] << 4 | channel_of(table, presses)
+    n_notes = np.bincount(part_of)
+    first = np.empty(len(n_notes), np.int64)
+    first[part_of[::-1]] = presses[::-1]  # of several the last to be written is the first note
+    parts = np.flatnonzero(n_notes)
+    columns = zip(
+        parts.tolist(), programs(table, first[parts]).tolist(), n_notes[parts].tolist(), strict=True
+    )
+    tracks = [
+        Track(number, table.names.get(part >> 4, ""), its, part & 0x0F == DRUM_CHANNEL, n, False)
+        for number, (part, its, n) in enumerate(columns)
+    ]
+    return tracks, parts
+
+
+def choose_tracks(tracks: list[Track], wanted: Sequence[int | str]) -> list[int]:
+    """Numbers of the tracks that are `wanted` by number or by name (of any case).
+
+    Raises:
+        InputError: there is no such track, or it plays drums.
+    """
+    chosen: set[int] = set()
+    for key in wanted:
+        name = str(key).strip().casefold()
+        named = [t for t in tracks if isinstance(key, str) and t.name.casefold() == name]
+        found = named or [t for t in tracks if name == str(t.number)]
+        if not found or all(track.is_drum for track in found):
+            fault = "plays drums" if found else "is not in the file"
+            raise InputError(f"Track {str(key)!r} {fault}; choose among {_told(tracks)}.")
+        chosen.update(track.number for track in found if not track.is_drum)
+    if not chosen:
+        raise InputError(f"No track is chosen; choose among {_told(tracks)}.")
+    return sorted(chosen)
+
+
+def _told(tracks: list[Track]) -> str:
+    pitched = [str(track) for track in tracks if not track.is_drum]
+    more = [f"{len(pitched) - MOST_TOLD} more"] if len(pitched) > MOST_TOLD else []
+    return ", ".join(pitched[:MOST_TOLD] + more) or "none: all its tracks play drums or nothing"
+
+
+def only_parts(table: EventTable, parts: Ints) -> EventTable:
+    """The table without the notes of other parts; their pedals and programs stay."""
+    is_note = ((table.status >> 4) == NOTE_ON) | ((table.status >> 4) == NOTE_OFF)
+    others = is_note & ~np.isin(table.track << 4 | table.status & 0x0F, parts)
+    return replace(table, status=np.where(others, 0, table.status).astype(np.uint8))
+
+
 # ----------------------------------------------------------------------------------------- pedal
 
 
 def find_pedals(table: EventTable, seconds: TempoMap) -> Pedals:
     """The sustain pedal of each channel, from all tracks, also those without notes."""
-    events = np.flatnonzero(((table.status >> 4) == CONTROL) & (table.data1 == SUSTAIN))
+    events = controls(table, *PEDAL_CONTROLLERS)
     events = events[np.argsort(table.tick[events], kind="stable")]
     channel = table.status[events] & 0x0F
-    time, down = seconds(table.tick[events]), table.data2[events] >= SUSTAIN_DOWN
+    time, down = (
+        seconds(table.tick[events]),
+        is_pedal_down(table.data1[events], table.data2[events]),
+    )
     channels = np.unique(channel[down]).tolist()
     return {number: (time[channel == number], down[channel == number]) for number in channels}
+
+
+def is_pedal_down(controller: Bytes, value: Bytes) -> Flags:
+    """Whether the pedal is down after each move; what resets the controllers lifts it."""
+    down: Flags = (controller == SUSTAIN) & (value >= SUSTAIN_DOWN)
+    return down
 
 
 def apply_pedals(

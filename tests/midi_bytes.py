@@ -28,8 +28,12 @@ def release(pitch: int, channel: int = 0) -> bytes:
     return bytes((0x80 | channel, pitch, 0))
 
 
+def control(number: int, value: int = 0, channel: int = 0) -> bytes:
+    return bytes((0xB0 | channel, number, value))
+
+
 def pedal(value: int, channel: int = 0) -> bytes:
-    return bytes((0xB0 | channel, 64, value))
+    return control(64, value, channel)
 
 
 def program(value: int, channel: int = 0) -> bytes:

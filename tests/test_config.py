@@ -88,6 +88,7 @@ BAD: list[tuple[type, str, list[Any], str]] = [
     (TrainConfig, "compile", ["no", 1], "true or false"),
     (TrainConfig, "seed", [-1, 1.5, 2**63, "1"], "a whole number from 0 to"),
     (MidiLimits, "max_bytes", [0, -1, math.nan, math.inf, "1"], "a number above 0"),
+    (MidiLimits, "max_events", [0, -1, math.nan], "a number above 0"),
     (MidiLimits, "max_notes", [0, -1, math.nan], "a number above 0"),
     (MidiLimits, "max_seconds", [0, -1.0, math.inf], "a number above 0"),
     (PrepareConfig, "workers", [-1, 257, 1.5], "a whole number between 0 and 256"),

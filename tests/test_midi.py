@@ -13,6 +13,7 @@ from midi_bytes import (
     SCALE,
     body,
     chunk,
+    control,
     events_of,
     file,
     header,
@@ -129,6 +130,14 @@ def test_running_status_goes_on_over_a_text_event() -> None:
     assert rows(read_piece(data).notes) == [(0.0, 0.2, 60, 80), (0.25, 0.45, 64, 81)]
 
 
+def test_running_status_goes_on_over_system_messages() -> None:
+    between = [b"\xf0\x03\x01\x02\xf7", b"\xf7\x01\x00", b"\xf8", b"\xf2\x01\x02"]
+    for message in between:
+        events = [(0, press(60, 80)), (100, message), (200, b"\x3c\x00"), (250, b"\x40\x51")]
+        data = file([*events, (450, b"\x40\x00")])
+        assert rows(read_piece(data).notes) == [(0.0, 0.2, 60, 80), (0.25, 0.45, 64, 81)]
+
+
 def test_text_of_any_bytes_and_impossible_signatures_do_no_harm() -> None:
     odd = [meta(3, b"\x83s\x83A\x83m\xa9"), meta(5, b"\xff\xfe\x00"), meta(0x59, b"\xf0\x07")]
     odd += [meta(0x59), meta(0x58, b"\x04"), meta(0x54), b"\xf0\x03\x01\x02\xf7"]
@@ -181,31 +190,71 @@ def test_the_same_key_on_two_tracks_or_channels_is_two_keys() -> None:
         assert rows(piece.notes) == [(0.0, 1.0, 60, 50), (0.5, 0.6, 60, 70)]
 
 
-strikes = st.lists(
-    st.tuples(st.integers(0, 3), st.booleans(), st.integers(60, 61), st.integers(0, 1)),
+PRESS, RELEASE, SILENCE = "press", "release", "silence"
+moves_of_keys = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.sampled_from([PRESS, PRESS, PRESS, RELEASE, RELEASE, RELEASE, SILENCE]),
+        st.integers(60, 61),
+        st.integers(0, 1),
+    ),
     min_size=1,
     max_size=40,
 )
 
 
-@given(strikes)
+@given(moves_of_keys)
 def test_keys_are_paired_as_a_queue_for_each_key_pairs_them(
-    moves: list[tuple[int, bool, int, int]],
+    moves: list[tuple[int, str, int, int]],
 ) -> None:
     now, events, expected = 0, [(0, press(40)), (1, release(40))], [(0.0, 0.001, 40, 64)]
     down: dict[tuple[int, int], deque[int]] = defaultdict(deque)
-    for wait, is_press, pitch, channel in moves:
+
+    def end_all(pitch: int, channel: int, at: int) -> None:
+        queue = down[pitch, channel]
+        expected.extend((start / 1000, at / 1000, pitch, 64) for start in queue if start < at)
+        queue.clear()
+
+    for wait, move, pitch, channel in [(1, SILENCE, 60, 15), *moves]:
         now += wait
         queue = down[pitch, channel]
-        if is_press:
+        if move == PRESS:
             queue.append(now)
-        elif queue:
-            expected.append((queue.popleft() / 1000, now / 1000, pitch, 64))
-        events.append((now, press(pitch, 64, channel) if is_press else release(pitch, channel)))
-    for (pitch, _), queue in down.items():
-        last = max(now, 1)
-        expected += [(start / 1000, last / 1000, pitch, 64) for start in queue if start < last]
+            events.append((now, press(pitch, 64, channel)))
+        elif move == RELEASE:
+            if queue:
+                expected.append((queue.popleft() / 1000, now / 1000, pitch, 64))
+            events.append((now, release(pitch, channel)))
+        else:
+            for each in (60, 61):
+                end_all(each, channel, now)
+            events.append((now, control(123, 0, channel)))
+    for pitch, channel in down:
+        end_all(pitch, channel, max(now, 1))
     assert sorted(rows(read_piece(file(events)).notes)) == sorted(expected)
+
+
+@pytest.mark.parametrize("number", [120, 123])
+def test_all_notes_off_ends_the_keys_of_its_channel_on_every_track(number: int) -> None:
+    left = [(0, press(48, 50)), (900, press(48, 51)), (1200, release(48))]
+    right, other = [(100, press(72)), (900, release(72))], events_of([(0, 1100, 60, 64)], 1)
+    piece = read_piece(file(left, right, other, [(500, control(number))]))
+    assert rows(piece.notes) == [
+        (0.0, 0.5, 48, 50),
+        (0.0, 1.1, 60, 64),
+        (0.1, 0.5, 72, 64),
+        (0.9, 1.2, 48, 51),
+    ]
+    assert piece.warnings == []
+
+
+@pytest.mark.parametrize("number", [120, 123])
+def test_all_notes_off_before_the_first_note_and_after_the_last_changes_nothing(
+    number: int,
+) -> None:
+    silences = [(0, control(number)), (1300, control(number))]
+    piece = read_piece(file([silences[0], *events_of(SCALE), silences[1]]))
+    assert rows(piece.notes) == rows(piece.sounding_notes) == seconds(SCALE)
 
 
 def test_symusic_reads_the_same_notes_from_a_clean_file() -> None:
@@ -254,6 +303,13 @@ def test_a_pedal_that_is_changed_at_one_tick_damps_what_it_held() -> None:
     moves = [(0, 127), (500, 0), (500, 127), (900, 0)]
     ends = [end for _, end, _, _ in sounding([(0, 100, 60, 64), (600, 700, 62, 64)], moves)]
     assert ends == [0.5, 0.9]
+
+
+@pytest.mark.parametrize(("number", "end"), [(123, 2.0), (121, 0.5), (120, 0.5)])
+def test_all_notes_off_leaves_the_pedal_down_and_a_reset_lifts_it(number: int, end: float) -> None:
+    events = [(0, pedal(127)), (500, control(number)), (2000, pedal(0))]
+    piece = read_piece(file([*events, *events_of([(0, 100, 60, 64)])]))
+    assert rows(piece.sounding_notes) == [(0.0, end, 60, 64)]
 
 
 def test_notes_after_the_last_pedal_up_are_kept() -> None:
@@ -368,14 +424,121 @@ def test_a_track_that_names_its_program_is_not_bound_by_another_on_its_channel()
         assert rows(read_piece(file(*tracks)).notes) == seconds(SCALE)
 
 
+BAND = file(
+    [(0, meta(3, b"conductor"))],
+    [(0, meta(3, b"Right hand")), (0, program(0)), *events_of(SCALE)],
+    [(0, meta(3, b"Strings")), (0, program(48, 3)), *events_of([(0, 2000, 60, 40)], 3)],
+    [(0, meta(3, b"Kit")), *events_of([(0, 50, 42, 80), (100, 150, 42, 80)], 9)],
+    [(0, program(4, 1)), *events_of([(0, 900, 72, 60)], 1)],
+)
+TRACKS_OF_BAND = [
+    ("Right hand", 0, False, 5),
+    ("Strings", 48, False, 1),
+    ("Kit", 0, True, 2),
+    ("", 4, False, 1),
+]
+
+
+def used(piece: Piece) -> list[int]:
+    return [track.number for track in piece.tracks if track.used]
+
+
+def test_the_tracks_that_have_notes_are_listed_with_what_was_used() -> None:
+    piece = read_piece(BAND)
+    assert [(t.name, t.program, t.is_drum, t.n_notes) for t in piece.tracks] == TRACKS_OF_BAND
+    assert [track.number for track in piece.tracks] == [0, 1, 2, 3]
+    assert used(piece) == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("tracks", "numbers"),
+    [([1], [1]), (["strings "], [1]), ([0, "1"], [0, 1]), (["Right hand", 3, 3], [0, 3])],
+)
+def test_tracks_are_chosen_by_number_or_by_name(
+    tracks: list[int | str], numbers: list[int]
+) -> None:
+    piece = read_piece(BAND, tracks=tracks)
+    assert used(piece) == numbers
+    assert piece.n_notes == sum(TRACKS_OF_BAND[number][3] for number in numbers)
+    assert piece.warnings == []
+
+
+def test_a_name_that_two_tracks_have_chooses_both_and_a_name_goes_before_a_number() -> None:
+    named = [[(0, meta(3, name)), *events_of(SCALE)] for name in (b"1", b"hand", b"hand")]
+    data = file(*named)
+    assert used(read_piece(data, tracks=["hand"])) == [1, 2]
+    assert used(read_piece(data, tracks=["1"])) == [0]
+    assert used(read_piece(data, tracks=[1])) == [1]
+
+
+def test_channels_of_one_track_are_listed_as_tracks_of_their_own() -> None:
+    events = [*events_of(SCALE), *events_of([(0, 100, 90, 64)], 1), (0, program(48, 1))]
+    data = file(sorted(events, key=lambda event: (event[0], event[1][0] < 0xC0)))
+    assert [t.program for t in read_piece(data).tracks] == [0, 48]
+    assert rows(read_piece(data, tracks=[1]).notes) == [(0.0, 0.1, 90, 64)]
+
+
+def test_a_chosen_track_keeps_the_pedal_of_its_channel() -> None:
+    feet, left = [(0, pedal(127)), (2000, pedal(0))], events_of([(100, 300, 48, 50)])
+    piece = read_piece(file(feet, events_of(SCALE), left), tracks=[1])
+    assert rows(piece.sounding_notes) == [(0.1, 2.0, 48, 50)]
+
+
+def test_tracks_of_a_type_2_file_are_chosen_too() -> None:
+    note = events_of([(0, 1000, 60, 64)])
+    strings = [(0, program(48)), *note]
+    data = header(2, 3) + track(note) + track(strings) + track(note)
+    assert used(read_piece(data)) == [0, 1, 2]  # each pattern stands for itself
+    piece = read_piece(data, tracks=[0, 2])
+    assert used(piece) == [0, 2]
+    assert rows(piece.notes) == [(0.0, 1.0, 60, 64), (1.0, 2.0, 60, 64)]
+
+
+@pytest.mark.parametrize(
+    ("tracks", "sentence"),
+    [
+        ([7], "Track '7' is not in the file; choose among 0 .Right hand., 1 .Strings., 3"),
+        (["Viola"], "Track 'Viola' is not in the file"),
+        (["kit"], "Track 'kit' plays drums"),
+        ([2], "Track '2' plays drums"),
+        ([], "No track is chosen"),
+    ],
+)
+def test_a_track_that_cannot_be_chosen_is_refused_with_those_that_can(
+    tracks: list[int | str], sentence: str
+) -> None:
+    with pytest.raises(InputError, match=sentence):
+        read_piece(BAND, tracks=tracks)
+
+
+def test_of_very_many_tracks_only_some_are_told() -> None:
+    data = file(*[events_of(SCALE)] * 50)
+    with pytest.raises(InputError, match="18, 19, 30 more"):
+        read_piece(data, tracks=[50])
+
+
+def test_a_pretty_midi_lists_its_tracks() -> None:
+    score = pretty_midi.PrettyMIDI()
+    for its_program, name in [(0, "left"), (48, "strings")]:
+        part = pretty_midi.Instrument(its_program, name=name)
+        part.notes = [pretty_midi.Note(64, 60, 0.0, 0.1)]
+        score.instruments.append(part)
+    piece = as_piece(score)
+    assert [(t.name, t.program, t.used) for t in piece.tracks] == [
+        ("left", 0, True),
+        ("strings", 48, False),
+    ]
+
+
 @pytest.mark.parametrize(
     ("data", "sentence"),
     [
         (file(events_of(SCALE, 9)), "only drums"),
+        (file([(0, press(60))]), "no notes"),
         (file(*[[]] * 16), "no notes"),
         (header(1, 0), "no notes"),
     ],
-    ids=["drums", "empty tracks", "no track"],
+    ids=["drums", "a press at the very end", "empty tracks", "no track"],
 )
 def test_a_file_without_a_note_for_the_piano_is_refused(data: bytes, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
@@ -413,6 +576,15 @@ MENDED = {
     "length too short": header() + chunk(b"MTrk", INSIDE, 20),
     "length zero": header() + chunk(b"MTrk", INSIDE, 0),
     "bytes before the header": b"\r\n\r\n" + WHOLE,
+    "damaged tag of the header": b"M\x00hd" + WHOLE[4:],
+    "damaged tag of the header in a wrapper": b"RIFF\0\0\0\0RMIDdata\0\0\0\0MThe" + WHOLE[4:],
+    "damaged tag of a track": header() + chunk(b"MTr\xeb", INSIDE),
+    "damaged tag of a later track": header(1, 2)
+    + track(events_of(SCALE[:3]))
+    + chunk(b"MTr\xeb", body(events_of(SCALE[3:]))),
+    "no length": header() + b"MTrk" + INSIDE,
+    "length of 2 GB": header() + chunk(b"MTrk", INSIDE, 0x7FFFFFFF),
+    "length of 4 GB": header() + chunk(b"MTrk", INSIDE, 0xFFFFFFFF),
     "stray bytes between tracks": header(1, 2)
     + track(events_of(SCALE[:3]))
     + b"\x85\x85\x00\x01\x02\xf7\x40"
@@ -424,12 +596,21 @@ UNDAMAGED = {
     + WHOLE[14:]
     + chunk(b"XFKM", b"x"),
     "longer header": chunk(b"MThd", WHOLE[8:14] + b"\x00\x01") + WHOLE[14:],
+    "header length of 0": chunk(b"MThd", WHOLE[8:14], 0) + WHOLE[14:],
+    "header length of 7": chunk(b"MThd", WHOLE[8:14], 7) + WHOLE[14:],
+    "endless header length": chunk(b"MThd", WHOLE[8:14], 0xFFFFFFFF) + WHOLE[14:],
+    "more tracks than the header tells": header(1, 1)
+    + track(events_of(SCALE[:3]))
+    + track(events_of(SCALE[3:])),
+    "an empty track": header(1, 2) + track([]) + WHOLE[14:],
     "bytes behind the last track": WHOLE + bytes(5),
     "a second file behind the first": WHOLE + WHOLE,
     "RIFF": b"RIFF\x00\x00\x00\x00RMIDLIST\x04\x00\x00\x00INFOdata"
     + len(WHOLE).to_bytes(4, "little")
     + WHOLE
     + b"\x00LIST\x04\x00\x00\x00INFO",
+    "RIFF that tells no length": b"RIFF\0\0\0\0RMIDdata\0\0\0\0" + WHOLE,
+    "RIFF that ends too early": b"RIFF\0\0\0\0RMIDdata\x10\0\0\0" + WHOLE,
     "MacBinary": bytes(83) + len(WHOLE).to_bytes(4) + bytes(41) + WHOLE + bytes(100),
 }
 
@@ -466,6 +647,12 @@ def test_data_without_a_status_are_skipped() -> None:
     assert warned(piece, "damaged")
 
 
+def test_a_track_of_no_length_costs_the_others_nothing() -> None:
+    piece = read_piece(header(1, 2) + chunk(b"MTrk", b"") + WHOLE[14:])
+    assert rows(piece.notes) == seconds(SCALE)
+    assert piece.warnings == ["A track has no end mark; it ends with its last event."]
+
+
 def test_a_type_2_file_of_one_pattern_is_read_like_any_other() -> None:
     piece = read_piece(header(2, 1) + track(events_of(SCALE)))
     assert rows(piece.notes) == seconds(SCALE)
@@ -487,6 +674,9 @@ def test_patterns_of_a_type_2_file_follow_each_other_each_at_its_own_tempo() -> 
         (b"<html><title>404 not found</title></html>", "not a MIDI file"),
         (b"ID3\x03\x00" + b"\xff\xfb\x90\x00" + bytes(400), "not a MIDI file"),
         (b"MThd\x00\x00\x00\x06\x00\x01", "ends inside its header"),
+        (WHOLE[14:], "lost its header"),
+        (WHOLE[8:], "lost its header"),
+        (bytes(14) + WHOLE[14:], "lost its header"),
         (header(0, 1, 0) + WHOLE[14:], "no time base"),
         (header(0, 1, 0xE700) + WHOLE[14:], "no time base"),
         (header(0, 1, 0x8001) + WHOLE[14:], "no time base"),
@@ -496,6 +686,9 @@ def test_patterns_of_a_type_2_file_follow_each_other_each_at_its_own_tempo() -> 
         "web page",
         "mp3",
         "only a header",
+        "no header",
+        "half a header",
+        "a header of zeros",
         "0 ticks",
         "0 SMPTE ticks",
         "no frame rate",
@@ -570,15 +763,41 @@ def test_a_silence_of_ten_minutes_is_left_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [MidiLimits(max_bytes=50), MidiLimits(max_notes=4), MidiLimits(max_seconds=1.1)]
+    "limits",
+    [
+        MidiLimits(max_bytes=50),
+        MidiLimits(max_events=10),
+        MidiLimits(max_notes=4),
+        MidiLimits(max_seconds=1.1),
+    ],
 )
 def test_a_file_beyond_a_limit_is_refused_with_the_limit(
     limits: MidiLimits, tmp_path: Path
 ) -> None:
     (tmp_path / "a.mid").write_bytes(WHOLE)
     for source in (WHOLE, tmp_path / "a.mid"):
-        with pytest.raises(InputError, match="at most"):
+        with pytest.raises(InputError, match="allowed"):
             read_piece(source, limits=limits)
+
+
+def test_a_file_of_just_the_most_events_is_read() -> None:
+    n_events = 2 * len(SCALE) + 1  # with the end mark
+    assert read_piece(WHOLE, limits=MidiLimits(max_events=n_events)).n_notes == len(SCALE)
+    with pytest.raises(InputError, match="more than the 10 events"):
+        read_piece(WHOLE, limits=MidiLimits(max_events=n_events - 1))
+
+
+def test_a_flood_of_events_is_refused_before_it_is_read_to_its_end() -> None:
+    unread = b"\x00\xff\x01\x7f"  # a text that would be cut off
+    data = header() + chunk(b"MTrk", b"\x00\xf8" * 3_000_000 + unread)
+    with pytest.raises(InputError, match="more than the 1,000,000 events"):
+        read_piece(data)
+
+
+def test_a_flood_of_chunks_is_not_read_to_its_end() -> None:
+    data = header() + chunk(b"ABCD", b"") * 70_000 + WHOLE[14:]
+    with pytest.raises(InputError, match="no notes"):
+        read_piece(data)
 
 
 def test_a_flood_of_patterns_is_refused() -> None:
