@@ -21,7 +21,7 @@ READING_ORDER = [
 ]
 """One note's journey. A module imports only from those before it; `ui` is one step of it."""
 
-SCRIPT_OF = {"piano_bank": "audio"}
+SCRIPT_OF = {"piano_bank": "audio", "pretrained": "cli"}
 """Folder of data -> the step that reads it, and that the script which made the data belongs to."""
 
 DOORS = {
