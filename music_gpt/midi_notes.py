@@ -173,9 +173,8 @@ def unreleased_ends(table: EventTable, silences: Ints, pressed: Ints) -> tuple[I
     if len(silences):
         nth = count_silences(table, silences, pressed)
         follower = np.append(silences, 0)[nth]
-        silenced = (nth < len(silences)) & (
-            channel_of(table, follower) == channel_of(table, pressed)
-        )
+        same_channel = channel_of(table, follower) == channel_of(table, pressed)
+        silenced = (nth < len(silences)) & same_channel & (table.tick[follower] <= end)
         end = np.where(silenced, table.tick[follower], end)
     return end, silenced
 
