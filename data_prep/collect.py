@@ -5,30 +5,75 @@ Knows nothing of what is inside a MIDI file.
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import NamedTuple, overload
 
-from music_gpt.corpus import sha256_of
+import numpy as np
+import numpy.typing as npt
+
 from music_gpt.errors import InputError
 
 SUFFIXES = (".mid", ".midi", ".rmi")
+FILES_AT_ONCE = 64
+"""Files that one thread reads before the next are given to it."""
+
+Digests = npt.NDArray[np.bytes_]
+"""SHA-256 of files, (N,) of dtype S32. Zero bytes at the end are cut off where one is taken out."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many are done, and how many there are."""
 
 
-@dataclass(frozen=True)
-class MidiFile:
+class MidiFile(NamedTuple):
     """A MIDI file: `name` is its path below the corpus folder, with forward slashes."""
 
     name: str
     path: Path
-    sha256: str
+    digest: bytes  # 32 bytes: SHA-256
+
+
+class Files(Sequence[MidiFile]):
+    """The files of a corpus, held as columns: of a million there are a hundred megabytes.
+
+    `paths` are below `folder`, as the system has them; `digests` are their checksums.
+    """
+
+    def __init__(self, folder: Path, paths: list[str], digests: Digests) -> None:
+        self.folder = folder
+        self.paths = paths
+        self.digests = digests
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    @overload
+    def __getitem__(self, i: int) -> MidiFile: ...
+    @overload
+    def __getitem__(self, i: slice) -> Files: ...
+    def __getitem__(self, i: int | slice) -> MidiFile | Files:
+        if isinstance(i, slice):
+            return Files(self.folder, self.paths[i], self.digests[i])
+        digest = bytes(self.digests[i]).ljust(32, b"\0")
+        return MidiFile(self.name(i), self.folder / self.paths[i], digest)
+
+    def take(self, places: npt.NDArray[np.int64]) -> Files:
+        """The files at these places."""
+        return Files(self.folder, [self.paths[i] for i in places.tolist()], self.digests[places])
+
+    def name(self, i: int) -> str:
+        """Name of one file, for people and for lists."""
+        return printable(self.paths[i])
+
+    def names(self) -> Iterator[str]:
+        """The name of each file."""
+        return map(printable, self.paths)
 
 
 @dataclass(frozen=True)
@@ -44,7 +89,7 @@ class LeftOut:
 class Collection:
     """What a folder holds: files to read, files left out, and how many others of each suffix."""
 
-    files: list[MidiFile] = field(default_factory=list)
+    files: Files
     left_out: list[LeftOut] = field(default_factory=list)
     others: Counter[str] = field(default_factory=Counter)
     maestro_tables: list[Path] = field(default_factory=list)
@@ -61,22 +106,22 @@ def collect(
     """
     if not folder.is_dir():
         raise InputError(f"There is no folder {folder}; give the folder that holds the MIDI files.")
-    found = Collection()
-    candidates: list[tuple[str, Path]] = []
+    found = Collection(Files(folder, [], np.zeros(0, "S32")))
+    candidates: list[str] = []
     for path in _walk(folder, skip, found):
         if not path.name.lower().endswith(SUFFIXES):
             found.others[path.suffix.lower()] += 1
             if fnmatch(path.name, "maestro-v*.csv"):
                 found.maestro_tables.append(path)
             continue
-        name = printable(path.relative_to(folder).as_posix())
-        reason = _why_not(path, name)
+        below = path.relative_to(folder).as_posix()
+        reason = _why_not(path, below)
         if reason:
-            found.left_out.append(LeftOut(name, *reason))
+            found.left_out.append(LeftOut(printable(below), *reason))
         else:
-            candidates.append((name, path))
-    _read_checksums(sorted(candidates), found, progress)
-    if not found.files:
+            candidates.append(below)
+    _read_checksums(sorted(candidates, key=printable), found, progress)
+    if not len(found.files):
         raise InputError(
             f"There is no readable MIDI file ({', '.join(SUFFIXES)}) in {folder}; give the folder "
             "that holds them."
@@ -87,6 +132,8 @@ def collect(
 
 def printable(name: str) -> str:
     """The name with bytes that are not UTF-8 written out, so that it fits into a JSON file."""
+    if name.isascii():
+        return name
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
@@ -123,30 +170,55 @@ def _why_not(path: Path, name: str) -> tuple[str, str] | None:
     return None
 
 
-def _read_checksums(
-    candidates: list[tuple[str, Path]], found: Collection, progress: Progress | None
-) -> None:
+def _read_checksums(paths: list[str], found: Collection, progress: Progress | None) -> None:
     """Sort the candidates into files and doubles of files by their bytes."""
-    first: dict[str, str] = {}
-    with ThreadPoolExecutor(4) as threads:  # hashlib lets other threads run
-        sums = threads.map(_checksum, (path for _, path in candidates))
-        for done, ((name, path), (digest, problem)) in enumerate(
-            zip(candidates, sums, strict=True)
-        ):
+    digests, readable = np.zeros(len(paths), "S32"), np.ones(len(paths), bool)
+    for first, sums in _checksums(found.files.folder, paths):
+        for i, (digest, problem) in enumerate(sums, start=first):
             if problem:
-                found.left_out.append(LeftOut(name, "unreadable", problem))
-            elif digest in first:
-                reason = f"Its bytes are those of {first[digest]}."
-                found.left_out.append(LeftOut(name, "double", reason))
-            else:
-                first[digest] = name
-                found.files.append(MidiFile(name, path, digest))
-            if progress:
-                progress("looking", done + 1, len(candidates))
+                found.left_out.append(LeftOut(printable(paths[i]), "unreadable", problem))
+            readable[i], digests[i] = not problem, digest
+        if progress:
+            progress("looking", first + len(sums), len(paths))
+    all_files = Files(found.files.folder, paths, digests)
+    places = np.flatnonzero(readable)
+    _, first_of, same = np.unique(digests[places], return_index=True, return_inverse=True)
+    kept = np.zeros(len(places), bool)
+    kept[first_of] = True
+    for i in np.flatnonzero(~kept).tolist():
+        original = all_files.name(int(places[first_of[same[i]]]))
+        name, reason = all_files.name(int(places[i])), f"Its bytes are those of {original}."
+        found.left_out.append(LeftOut(name, "double", reason))
+    found.files = all_files.take(places[kept])
 
 
-def _checksum(path: Path) -> tuple[str, str | None]:
+def _checksums(
+    folder: Path, paths: list[str]
+) -> Iterator[tuple[int, list[tuple[bytes, str | None]]]]:
+    """Place of the first of some files, and the checksum of each or why it cannot be read."""
+    root = str(folder)
+
+    def of_some(first: int) -> list[tuple[bytes, str | None]]:
+        return [_checksum(f"{root}/{path}") for path in paths[first : first + FILES_AT_ONCE]]
+
+    starts = range(0, len(paths), FILES_AT_ONCE)
+    n_threads = min(4, len(starts))
+    if n_threads <= 1:
+        yield from ((first, of_some(first)) for first in starts)
+        return
+    with ThreadPoolExecutor(n_threads) as threads:  # hashlib lets other threads run
+        waiting: deque[tuple[int, Future[list[tuple[bytes, str | None]]]]] = deque()
+        for first in starts:
+            waiting.append((first, threads.submit(of_some, first)))
+            if len(waiting) > 2 * n_threads:
+                begun, sums = waiting.popleft()
+                yield begun, sums.result()
+        yield from ((begun, sums.result()) for begun, sums in waiting)
+
+
+def _checksum(path: str) -> tuple[bytes, str | None]:
     try:
-        return sha256_of(path), None
+        with open(path, "rb", buffering=0) as file:
+            return hashlib.file_digest(file, "sha256").digest(), None
     except OSError as error:
-        return "", f"It cannot be opened ({error.strerror})."
+        return b"", f"It cannot be opened ({error.strerror})."

@@ -1,8 +1,7 @@
-"""MIDI files -> their ids and facts in a cache, read by several processes.
+"""MIDI files -> a chunk: their ids, fingerprints and facts in one file of the cache.
 
-The cache lies in the tokens folder, one small file for sixteen pieces, written whole or not at all.
-So a run that was interrupted goes on where it was, and a run on a folder that has grown reads only
-what is new. What was read under other settings, or by other code, is never used again.
+This is what the reading processes do. A chunk holds sixteen files, so that few files lie in the
+cache of a large corpus and little is read again after a kill; it is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -10,185 +9,195 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import multiprocessing
 import os
-import shutil
-import signal
-import threading
-import zipfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from data_prep.collect import MidiFile, Progress
-from data_prep.fingerprint import Hashes, fingerprint
+from data_prep.collect import MidiFile
+from data_prep.fingerprint import Hashes, fingerprints
 from music_gpt import events
 from music_gpt.config import MidiLimits
 from music_gpt.corpus import IDS
 from music_gpt.errors import InputError
-from music_gpt.events import NOTE_OFF, count_notes, duration_frames, encode_notes
+from music_gpt.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, encode_notes, velocity_value
 from music_gpt.midi import read_piece
+from music_gpt.notes import Notes
 
 FILES_IN_CHUNK = 16
-CHUNK_FORMAT = 1
+CHUNK_FORMAT = 2
 CRASHED = "Reading it ended the process, perhaps for want of memory; look at this file."
-_CANNOT_START = (
-    "The processes that read the files cannot start; set workers to 1, or, in a script of your "
-    'own, call prepare below `if __name__ == "__main__":`.'
+
+LOWEST_KEY, HIGHEST_KEY = 21, 108
+"""A piano's 88 keys."""
+COMMON_DISTANCES = 12
+"""So many lengths between onsets (in ms) hold nearly all of a machine's, and few of a hand's."""
+TOGETHER_MS = 5
+"""Notes that begin within this are one onset."""
+N_PITCHES, N_VELOCITIES = 128, 32
+
+FACTS = np.dtype(
+    [
+        ("digest", "S32"),  # SHA-256 of the file
+        ("events", "S16"),  # equal for files that play the same events
+        ("tokens", "<u4"),  # number of ids, EOS at both ends included; 0 if it cannot be read
+        ("notes", "<u4"),
+        ("seconds", "<f8"),
+        ("pitches", "u1"),  # different ones
+        ("outside", "<u4"),  # notes beyond the 88 keys
+        ("velocity_spread", "<f4"),  # standard deviation of the velocities, of 127
+        ("regularity", "<f4"),  # share of the commonest distances between onsets, 0 to 1
+        ("turns", "<u2"),  # hashes in the fingerprint of the composition
+        ("timed_turns", "<u2"),  # and in that of the recording
+        ("unreadable", "?"),
+        ("remarks", "?"),  # whether the chunk has warnings about it
+    ]
 )
+"""What is known of one file. All but the first count the events that would be written."""
 
 Ids = npt.NDArray[np.uint16]
-_NO_IDS: Ids = np.zeros(0, dtype=IDS)
-_NO_HASHES: Hashes = np.zeros(0, dtype=np.uint64)
+Counts = npt.NDArray[np.uint32]
+Facts = npt.NDArray[np.void]
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """What is known of one file, by its checksum; its ids are asked of the cache."""
+class Encoded(NamedTuple):
+    """One file as it was read."""
 
-    sha256: str
+    facts: Facts  # ()
+    ids: Ids
+    sketch: Hashes
+    timed_sketch: Hashes
+    pitches: Counts  # (128,) notes on each pitch
+    velocities: Counts  # (32,) notes in each velocity bin
     problem: str = ""
-    """Why it could not be read, or empty; the rest is then 0."""
-    tokens: int = 0
-    """Number of ids, EOS at both ends included."""
-    notes: int = 0
-    seconds: float = 0.0
-    pitches: int = 0
-    events_hash: str = ""
-    """Equal for files that play the same events."""
+    """Why it could not be read, or empty; all else is then empty too."""
     warnings: tuple[str, ...] = ()
 
 
-class EncodeCache:
-    """The cache folder for one setting: `known` by checksum, `ids` and `sketch` on demand."""
+def encode_chunk(files: list[MidiFile], *, folder: Path, max_gap_seconds: float) -> Path:
+    """Read and encode the files, and store them as one chunk in `folder`."""
+    return store_chunk([encode_file(file, max_gap_seconds) for file in files], folder)
 
-    def __init__(self, root: Path, max_gap_seconds: float) -> None:
-        self.root = root
-        self.folder = root / _setting_key(max_gap_seconds)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.known: dict[str, Encoded] = {}
-        self._place: dict[str, tuple[Path, int]] = {}
-        self._encode = functools.partial(
-            _encode_chunk, folder=self.folder, max_gap_seconds=max_gap_seconds
+
+def encode_file(file: MidiFile, max_gap_seconds: float) -> Encoded:
+    """The file as events, or with the sentence that says why it cannot be read."""
+    try:
+        data = file.path.read_bytes()
+        if hashlib.sha256(data).digest() != file.digest:
+            raise InputError("It changed while it was being read; run the same command again.")
+        piece = read_piece(data)
+        notes = piece.sounding_notes
+        ids = encode_notes(notes, max_gap_seconds=max_gap_seconds, eos=True)
+    except (InputError, OSError) as error:
+        return unreadable(file.digest, str(error))
+    counts = np.bincount(ids, minlength=EOS)
+    pitches, velocities = counts[:NOTE_OFF].astype(np.uint32), _velocities(ids)
+    sketch, timed_sketch = fingerprints(notes)
+    facts = np.zeros((), FACTS)
+    facts["digest"] = file.digest
+    facts["events"] = hashlib.sha256(ids.astype(IDS).tobytes()).digest()[:16]
+    facts["tokens"] = len(ids)
+    facts["notes"] = pitches.sum()
+    frames = int(counts[TIME_SHIFT:VELOCITY] @ np.arange(1, events.N_SHIFTS + 1))
+    facts["seconds"] = frames / events.FRAMES_PER_SECOND
+    facts["pitches"] = np.count_nonzero(pitches)
+    facts["outside"] = pitches[:LOWEST_KEY].sum() + pitches[HIGHEST_KEY + 1 :].sum()
+    facts["velocity_spread"] = _spread(velocities)
+    facts["regularity"] = regularity(notes)
+    facts["turns"], facts["timed_turns"] = len(sketch), len(timed_sketch)
+    facts["remarks"] = bool(piece.warnings)
+    return Encoded(facts, ids, sketch, timed_sketch, pitches, velocities, "", tuple(piece.warnings))
+
+
+def unreadable(digest: bytes, problem: str) -> Encoded:
+    """A file that gives no music, and why."""
+    facts = np.zeros((), FACTS)
+    facts["digest"], facts["unreadable"] = digest, True
+    no_hashes = np.zeros(0, np.uint64)
+    pitches, velocities = (np.zeros(n, np.uint32) for n in (N_PITCHES, N_VELOCITIES))
+    return Encoded(
+        facts, np.zeros(0, IDS), no_hashes, no_hashes, pitches, velocities, problem=problem
+    )
+
+
+def _velocities(ids: Ids) -> Counts:
+    """(32,) notes in each velocity bin: a NoteOn has the velocity that was told last."""
+    told = (ids >= VELOCITY) & (ids < EOS)
+    which = np.cumsum(told)[ids < NOTE_OFF] - 1
+    bins = ids[told][which].astype(np.int64) - VELOCITY
+    return np.bincount(bins, minlength=N_VELOCITIES).astype(np.uint32)
+
+
+def _spread(velocities: Counts) -> float:
+    """Standard deviation of the velocities, in MIDI's units."""
+    n, values = max(int(velocities.sum()), 1), velocity_value(np.arange(N_VELOCITIES))
+    mean = float(velocities @ values) / n
+    return float(np.sqrt(float(velocities @ (values - mean) ** 2) / n))
+
+
+def regularity(notes: Notes) -> float:
+    """Share of the distances between onsets that are among the twelve commonest, in whole ms.
+
+    Near 1 for a score that a machine plays in one tempo, below 0.4 for hands on keys.
+
+    >>> from music_gpt.midi import make_notes
+    >>> regularity(make_notes([(0.5 * i, 0.5 * i + 0.4, 60, 64) for i in range(100)]))
+    1.0
+    """
+    onsets = np.sort(np.rint(notes["start"] * 1000).astype(np.int64))
+    distances = np.diff(onsets)
+    distances = np.minimum(distances[distances > TOGETHER_MS], 4000)
+    if not len(distances):
+        return 1.0
+    counts = np.bincount(distances, minlength=COMMON_DISTANCES)
+    commonest = np.partition(counts, -COMMON_DISTANCES)[-COMMON_DISTANCES:]
+    return float(commonest.sum() / len(distances))
+
+
+# --- chunks on disk -----------------------------------------------------------------------------
+
+
+def store_chunk(pieces: list[Encoded], folder: Path) -> Path:
+    """Write a chunk; it has its name only once it is whole."""
+    said = {
+        str(row): {"problem": piece.problem, "warnings": piece.warnings}
+        for row, piece in enumerate(pieces)
+        if piece.problem or piece.warnings
+    }
+    facts = np.array([piece.facts for piece in pieces], FACTS)
+    name = hashlib.sha256(facts["digest"].tobytes()).hexdigest()[:24]
+    unfinished = folder / f"{name}.{os.getpid()}"
+    with unfinished.open("wb") as file:
+        np.savez(
+            file,
+            facts=facts,
+            said=np.frombuffer(json.dumps(said).encode(), dtype=np.uint8),
+            ids=np.concatenate([piece.ids for piece in pieces]).astype(IDS),
+            sketches=np.concatenate([piece.sketch for piece in pieces]),
+            timed_sketches=np.concatenate([piece.timed_sketch for piece in pieces]),
+            pitches=np.array([piece.pitches for piece in pieces]),
+            velocities=np.array([piece.velocities for piece in pieces]),
         )
-        self._learn_all()
-        # what could not be read once is tried again by the next run
-        self.known = {key: record for key, record in self.known.items() if not record.problem}
-
-    def encode(self, files: Sequence[MidiFile], *, workers: int, progress: Progress) -> None:
-        """Read every file that is not known yet; `workers` 0 takes a process for each core.
-
-        Ctrl-C raises `KeyboardInterrupt` with a sentence, after what was begun is stored.
-        """
-        missing = [file for file in files if file.sha256 not in self.known]
-        parts = range(0, len(missing), FILES_IN_CHUNK)
-        chunks = [missing[i : i + FILES_IN_CHUNK] for i in parts]
-        done = len(files) - len(missing)
-        progress("reading", done, len(files))
-        try:
-            for chunk in self._encode_chunks(chunks, workers or os.cpu_count() or 1):
-                done += self._learn(chunk)
-                progress("reading", done, len(files))
-        except KeyboardInterrupt:
-            self._learn_all()
-            known = sum(file.sha256 in self.known for file in files)
-            raise KeyboardInterrupt(
-                f"Stopped after {known} of {len(files)} files were read; they are kept, and the "
-                "same command goes on from there."
-            ) from None
-
-    def ids(self, sha256: str) -> Ids:
-        """The ids of a known file, EOS at both ends."""
-        chunk, row = self._place[sha256]
-        ids: Ids = _load(chunk, "ids")[row]
-        return ids
-
-    def sketch(self, sha256: str) -> Hashes:
-        """The fingerprint of a known file."""
-        chunk, row = self._place[sha256]
-        hashes: Hashes = _load(chunk, "hashes")[row]
-        return hashes
-
-    def forget_all_but(self, used: Iterable[str]) -> None:
-        """Remove the chunks of which no file is used, and those of other settings."""
-        kept = {self._place[sha256][0] for sha256 in used}
-        for chunk in self.folder.iterdir():
-            if chunk not in kept:
-                chunk.unlink()
-        for folder in self.root.iterdir():
-            if folder != self.folder:
-                shutil.rmtree(folder, ignore_errors=True)
-
-    def _encode_chunks(self, chunks: list[list[MidiFile]], n_workers: int) -> Iterator[Path]:
-        if n_workers == 1 or len(chunks) <= 2:  # starting processes would take longer
-            yield from map(self._encode, chunks)
-            return
-        waiting = chunks[::-1]
-        while waiting:
-            running: dict[Future[Path], list[MidiFile]] = {}
-            try:
-                yield from self._run_pool(waiting, running, min(n_workers, len(waiting)))
-            except BrokenProcessPool:  # a file has killed its process: find out which
-                yield from self._encode_singly([f for files in running.values() for f in files])
-
-    def _run_pool(
-        self,
-        waiting: list[list[MidiFile]],
-        running: dict[Future[Path], list[MidiFile]],
-        n_workers: int,
-    ) -> Iterator[Path]:
-        """Move chunks from `waiting` through `running`; only few run, so memory stays bounded."""
-        with _pool(n_workers) as pool:
-            while waiting or running:
-                while waiting and len(running) < 2 * n_workers:
-                    files = waiting.pop()
-                    running[pool.submit(self._encode, files)] = files
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    chunk = future.result()
-                    del running[future]
-                    yield chunk
-
-    def _encode_singly(self, suspects: list[MidiFile]) -> Iterator[Path]:
-        """One file after the other, so that the one at which the process ends is known."""
-        waiting = suspects[::-1]
-        while waiting:
-            with _pool(1) as pool:
-                try:
-                    pool.submit(os.getpid).result()
-                except BrokenProcessPool:
-                    raise InputError(_CANNOT_START) from None
-                try:
-                    while waiting:
-                        yield pool.submit(self._encode, [waiting[-1]]).result()
-                        waiting.pop()
-                except BrokenProcessPool:
-                    crash = Encoded(waiting.pop().sha256, CRASHED)
-                    yield _store([(crash, _NO_IDS, _NO_HASHES)], self.folder)
-
-    def _learn(self, chunk: Path) -> int:
-        records = _load(chunk, "records")
-        for row, fields in enumerate(records):
-            record = Encoded(**{**fields, "warnings": tuple(fields["warnings"])})
-            self.known[record.sha256] = record
-            self._place[record.sha256] = chunk, row
-        return len(records)
-
-    def _learn_all(self) -> None:
-        for chunk in sorted(self.folder.glob("*.npz")):
-            try:
-                self._learn(chunk)
-            except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
-                # damaged: its files are read again
-                chunk.unlink()
+    return unfinished.replace(folder / f"{name}.npz")
 
 
-def _setting_key(max_gap_seconds: float) -> str:
+@functools.lru_cache(maxsize=8)
+def load_chunk(chunk: Path, what: str) -> npt.NDArray[Any]:
+    """One of the arrays of a chunk; few are held at a time."""
+    with np.load(chunk, allow_pickle=False) as arrays:
+        array: npt.NDArray[Any] = arrays[what]
+        return array
+
+
+def said_in(chunk: Path, row: int) -> tuple[str, tuple[str, ...]]:
+    """The problem and the warnings of one file of a chunk."""
+    said = json.loads(load_chunk(chunk, "said").tobytes()).get(str(row), {})
+    return said.get("problem", ""), tuple(said.get("warnings", ()))
+
+
+def setting_key(max_gap_seconds: float) -> str:
     """Name of the cache folder: all that decides what a file's bytes become, the code included."""
     digest = hashlib.sha256(f"{CHUNK_FORMAT} {max_gap_seconds!r} {MidiLimits()}".encode())
     package, here = Path(str(events.__file__)).parent, Path(__file__)
@@ -196,78 +205,3 @@ def _setting_key(max_gap_seconds: float) -> str:
     for source in [*code, here.with_name("fingerprint.py"), here]:
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
-
-
-# --- in the reading process ---------------------------------------------------------------------
-
-
-def _encode_chunk(files: list[MidiFile], *, folder: Path, max_gap_seconds: float) -> Path:
-    """Read and encode the files, and store them as one chunk."""
-    return _store([_encode_file(file, max_gap_seconds) for file in files], folder)
-
-
-def _encode_file(file: MidiFile, max_gap_seconds: float) -> tuple[Encoded, Ids, Hashes]:
-    try:
-        data = file.path.read_bytes()
-        if hashlib.sha256(data).hexdigest() != file.sha256:
-            raise InputError("It changed while it was being read; run the same command again.")
-        piece = read_piece(data)
-    except (InputError, OSError) as error:
-        return Encoded(file.sha256, str(error)), _NO_IDS, _NO_HASHES
-    ids = encode_notes(piece.sounding_notes, max_gap_seconds=max_gap_seconds, eos=True)
-    facts = Encoded(
-        sha256=file.sha256,
-        tokens=len(ids),
-        notes=count_notes(ids),
-        seconds=duration_frames(ids) / events.FRAMES_PER_SECOND,
-        pitches=len(np.unique(ids[ids < NOTE_OFF])),
-        events_hash=hashlib.sha256(ids.astype(IDS).tobytes()).hexdigest(),
-        warnings=tuple(piece.warnings),
-    )
-    return facts, ids, fingerprint(piece.sounding_notes)
-
-
-def _store(pieces: list[tuple[Encoded, Ids, Hashes]], folder: Path) -> Path:
-    """Write a chunk; it has its name only once it is whole."""
-    records, ids, hashes = zip(*pieces, strict=True)
-    name = hashlib.sha256(" ".join(record.sha256 for record in records).encode()).hexdigest()[:24]
-    text = json.dumps([asdict(record) for record in records])
-    unfinished = folder / f"{name}.{os.getpid()}"
-    with unfinished.open("wb") as file:
-        np.savez(
-            file,
-            records=np.frombuffer(text.encode(), dtype=np.uint8),
-            ids=np.concatenate(ids).astype(IDS),
-            ids_lengths=np.array([len(row) for row in ids]),
-            hashes=np.concatenate(hashes),
-            hashes_lengths=np.array([len(row) for row in hashes]),
-        )
-    return unfinished.replace(folder / f"{name}.npz")
-
-
-@functools.lru_cache(maxsize=8)
-def _load(chunk: Path, what: str) -> list[Any]:
-    """The rows of `records`, `ids` or `hashes` of a chunk; few chunks are held at a time."""
-    with np.load(chunk, allow_pickle=False) as arrays:
-        if what == "records":
-            return list(json.loads(arrays["records"].tobytes()))
-        return np.split(arrays[what], np.cumsum(arrays[f"{what}_lengths"])[:-1])
-
-
-def _pool(n_workers: int) -> ProcessPoolExecutor:
-    """Fresh processes, the same on every system, that hold no lock of a thread of this one."""
-    context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(n_workers, mp_context=context, initializer=_begin_process)
-
-
-def _begin_process() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which lets us finish
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        # a parent that is killed cannot tell its children to stop
-        threading.Thread(target=_end_with, args=(parent.join,), daemon=True).start()
-
-
-def _end_with(join: Callable[[], None]) -> None:
-    join()
-    os._exit(1)

@@ -1,4 +1,8 @@
-"""what is known of a piece -> a reason to leave it out, or none: one small function each."""
+"""what is known of a piece -> a reason to leave it out, or none: one small function each.
+
+Two of them do nothing unless they are asked to: `flat_velocity` and `quantised` leave out scores,
+which teach notes and forms though not touch. Their thresholds in the config say how to ask.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,12 @@ class PieceFacts:
     seconds: float
     pitches: int
     """Number of different pitches."""
+    outside: int = 0
+    """Notes beyond the 88 keys of a piano."""
+    velocity_spread: float = 64.0
+    """Standard deviation of the velocities."""
+    regularity: float = 0.0
+    """Share of machine-exact distances between onsets."""
 
 
 Filter = Callable[[PieceFacts, PrepareConfig], str | None]
@@ -53,11 +63,45 @@ def too_dense(facts: PieceFacts, config: PrepareConfig) -> str | None:
     return None
 
 
+def out_of_range(facts: PieceFacts, config: PrepareConfig) -> str | None:
+    """Music for no piano: effects on the lowest pitches, or key switches of a sampler."""
+    share = facts.outside / max(facts.notes, 1)
+    if share > config.max_outside_keys:
+        return (
+            f"Of its notes {share:.0%} lie beyond a piano's keys (pitches 21 to 108), more than "
+            f"{config.max_outside_keys:.0%} (max_outside_keys)."
+        )
+    return None
+
+
+def flat_velocity(facts: PieceFacts, config: PrepareConfig) -> str | None:
+    """A score that tells no loudness."""
+    if facts.velocity_spread < config.min_velocity_spread:
+        return (
+            f"Its velocities vary by {facts.velocity_spread:.1f}, less than "
+            f"{config.min_velocity_spread:g} (min_velocity_spread)."
+        )
+    return None
+
+
+def quantised(facts: PieceFacts, config: PrepareConfig) -> str | None:
+    """A score that a machine plays in strict time."""
+    if facts.regularity > config.max_regularity:
+        return (
+            f"Of its onsets {facts.regularity:.0%} follow at machine-exact distances, more than "
+            f"{config.max_regularity:.0%} (max_regularity)."
+        )
+    return None
+
+
 FILTERS: dict[str, Filter] = {
     "too few notes": too_few_notes,
     "too short": too_short,
     "too few pitches": too_few_pitches,
     "too dense": too_dense,
+    "out of range": out_of_range,
+    "flat velocity": flat_velocity,
+    "quantised": quantised,
 }
 
 

@@ -1,8 +1,10 @@
-"""the notes of a piece -> a few hundred hashes of its melody and bass, to compare pieces by.
+"""the notes of a piece -> some hundred hashes of its melody and bass, to compare pieces by.
 
 Two pieces share hashes if they share turns of melody or bass, whatever their key, tempo, file name
 or length. Only intervals between successive chords count; notes within 50 ms are one chord, of
 which the highest and the lowest note are kept, so a score and a performance of it agree.
+
+A second, smaller set of hashes has the times too: those only the same recording shares.
 """
 
 from __future__ import annotations
@@ -20,6 +22,10 @@ MIN_DIFFERENT = 4
 SKETCH_SIZE = 1024
 """Hashes kept of one piece, the smallest: a random sample that is the same for equal turns."""
 
+TIMED_INTERVALS = 6
+"""Intervals in one hash with times: no hand plays so many twice within the same 10 ms."""
+TIMED_SKETCH_SIZE = 128
+
 Hashes = npt.NDArray[np.uint64]
 
 
@@ -28,31 +34,38 @@ def fingerprint(notes: Notes, *, size: int = SKETCH_SIZE) -> Hashes:
 
     Transposition and a change of tempo leave them as they are.
     """
+    return fingerprints(notes, size=size)[0]
+
+
+def fingerprints(
+    notes: Notes, *, size: int = SKETCH_SIZE, timed_size: int = TIMED_SKETCH_SIZE
+) -> tuple[Hashes, Hashes]:
+    """The fingerprint of the composition and that of the recording, which has the times too."""
     if not len(notes):
-        return np.zeros(0, dtype=np.uint64)
+        return np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.uint64)
     heads = _chord_heads(notes["start"])
     pitch = notes["pitch"].astype(np.int64)
     melody = np.maximum.reduceat(pitch, heads)  # (chords,)
     bass = np.minimum.reduceat(pitch, heads)
     hashes = np.concatenate([_turns(melody, salt=1), _turns(bass, salt=2)])
-    smallest: Hashes = np.unique(hashes)[:size]
-    return smallest
+    timed = _timed_turns(melody, notes["start"][heads])
+    return np.unique(hashes)[:size], np.unique(timed)[:timed_size]
 
 
 def _chord_heads(starts: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Index of the first note of each chord: a chord is what begins within 50 ms of its head."""
-    heads: list[int] = []
-    head = -np.inf
-    for i, start in enumerate(starts.tolist()):
-        if start - head > CHORD_SECONDS:
-            heads.append(i)
-            head = start
+    times = np.rint(starts * 1e6).astype(np.int64)  # whole microseconds: no ties by rounding
+    following = np.searchsorted(times, times + round(CHORD_SECONDS * 1e6), side="right").tolist()
+    heads, head, n = [], 0, len(times)
+    while head < n:
+        heads.append(head)
+        head = following[head]
     return np.array(heads, dtype=np.int64)
 
 
 def _turns(voice: npt.NDArray[np.int64], salt: int) -> Hashes:
     """A hash of every window of intervals in the voice that is not everybody's."""
-    intervals = np.diff(voice)
+    intervals = np.diff(voice).astype(np.int16)  # small numbers are sorted many times as fast
     if len(intervals) < N_INTERVALS:
         return np.zeros(0, dtype=np.uint64)
     windows = np.lib.stride_tricks.sliding_window_view(intervals, N_INTERVALS)  # (W, n)
@@ -64,7 +77,16 @@ def _turns(voice: npt.NDArray[np.int64], salt: int) -> Hashes:
     return _mix(windows[telling], salt)
 
 
-def _mix(windows: npt.NDArray[np.int64], salt: int) -> Hashes:
+def _timed_turns(voice: npt.NDArray[np.int64], starts: npt.NDArray[np.float64]) -> Hashes:
+    """A hash of every window of intervals with the 10 ms in which each one lasts."""
+    waits = np.diff(np.rint(starts * 100).astype(np.int64))
+    if len(waits) < TIMED_INTERVALS:
+        return np.zeros(0, dtype=np.uint64)
+    steps = (np.diff(voice) * 1024 + np.minimum(waits, 1023)).astype(np.int32)
+    return _mix(np.lib.stride_tricks.sliding_window_view(steps, TIMED_INTERVALS), salt=3)
+
+
+def _mix(windows: npt.NDArray[np.integer], salt: int) -> Hashes:
     """A 64-bit hash of each row (splitmix64 over its numbers): the same on every machine."""
     state = np.full(len(windows), salt, dtype=np.uint64)
     for column in windows.astype(np.uint64).T:  # negative intervals wrap, which is well defined

@@ -6,54 +6,36 @@ file is left out silently: each one has its sentence in report.json.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import sys
 import time
-import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_prep.collect import Collection, LeftOut, MidiFile, Progress, collect
-from data_prep.encode import EncodeCache, Encoded
+import numpy as np
+
+from data_prep.cache import Cache
+from data_prep.collect import Collection, Files, LeftOut, Progress, collect
+from data_prep.encode import Facts
 from data_prep.filters import PieceFacts, why_left_out
-from data_prep.split import (
-    Pairs,
-    assign_splits,
-    composition_names,
-    compositions,
-    highest_across_splits,
-    similar_pairs,
-)
+from data_prep.fingerprint import TIMED_SKETCH_SIZE
+from data_prep.lists import Lists, read_lists
+from data_prep.locking import LOCK, locked
+from data_prep.report import Outcome, build_report, sample_places
+from data_prep.report_page import report_page
+from data_prep.similar import similar_pairs
+from data_prep.split import assign_splits, composition_names, compositions
 from music_gpt.config import PrepareConfig
-from music_gpt.corpus import CARD, SPLITS, CorpusWriter, json_text
+from music_gpt.corpus import CARD, SPLITS, CorpusWriter, json_text, tokenizer_text
 from music_gpt.errors import InputError
+from music_gpt.events import decode_ids
 
 CACHE = ".cache"
 REPORT = "report.json"
-MAESTRO_LICENCE = "CC BY-NC-SA 4.0"
-_SPLIT_NAMES = {"valid": "validation", "val": "validation", "dev": "validation"}
-
-
-@dataclass(frozen=True)
-class Provenance:
-    """Where a piece comes from, as far as a list says so."""
-
-    source: str = ""
-    licence: str = ""
-    kind: str = ""
-
-
-@dataclass
-class Lists:
-    """What lists say of the files, by name: the split that is fixed, and where they come from."""
-
-    splits: dict[str, str] = field(default_factory=dict)
-    provenance: dict[str, Provenance] = field(default_factory=dict)
+REPORT_PAGE = "report.html"
 
 
 def prepare(
@@ -62,8 +44,9 @@ def prepare(
     """Turn the MIDI files below the folder `midi` into a tokens folder at `out`.
 
     Returns the report that is also written to `out`/report.json, with `seconds_taken` added.
-    Raises `InputError` for a folder without MIDI files or an `out` that cannot be written, and
-    `KeyboardInterrupt` with a sentence on Ctrl-C; the next run goes on from there.
+    Raises `InputError` for a folder without MIDI files, an `out` that cannot be written or one
+    that another run is writing to, and `KeyboardInterrupt` with a sentence on Ctrl-C; the next run
+    goes on from there.
     """
     midi, out, config = Path(midi), Path(out), config or PrepareConfig()
     began = time.monotonic()
@@ -71,185 +54,118 @@ def prepare(
     _check_out(out)
     found = collect(midi, skip=out, progress=show)
     lists = read_lists(midi, found, config)
-    with _writing_to(out):
-        cache = EncodeCache(out / CACHE, config.max_gap_seconds)
+    with _writing_to(out), locked(out):
+        cache = Cache(out / CACHE, config.max_gap_seconds)
         cache.encode(found.files, workers=config.workers, progress=show)
-        kept, left_out = _filter(found.files, cache.known, config)
-        left_out = sorted([*found.left_out, *left_out], key=lambda left: left.name)
-        if not kept:
+        kept, left_out = _filter(found, cache, config)
+        if not len(kept):
             raise InputError(_nothing_left(midi, left_out))
-        pairs = similar_pairs([cache.sketch(file.sha256) for file in kept])
-        checksums = [file.sha256 for file in kept]
-        names = composition_names(compositions(len(kept), pairs), checksums)
-        splits = _splits(kept, names, lists, config)
-        records = [
-            _record(file, cache.known[file.sha256], name, lists)
-            for file, name in zip(kept, names, strict=True)
-        ]
-        report = _report(found, left_out, records, splits, pairs, cache)
-        card = _card(records, config, report)
-        _write(out, cache, records, splits, card, report, show)
-        cache.forget_all_but(file.sha256 for file in found.files)
+        outcome = _divide(found, kept, left_out, lists, cache, config)
+        report = build_report(outcome, cache, seed=config.seed)
+        _write(out, outcome, cache, config, report, show)
+        cache.forget_all_but(cache.rows(found.files.digests))
     return {**report, "seconds_taken": round(time.monotonic() - began, 2)}
 
 
-def read_lists(midi: Path, found: Collection, config: PrepareConfig) -> Lists:
-    """MAESTRO's own tables in the folder, then the lists that the settings name, which win."""
-    lists = Lists()
-    for table in sorted(found.maestro_tables):
-        origin = Provenance(table.stem, MAESTRO_LICENCE, "performance-disklavier")
-        for row in _rows(table, ",", ("midi_filename", "split")):
-            name = _same_name((table.parent / row["midi_filename"]).relative_to(midi).as_posix())
-            lists.splits[name] = _split_name(row["split"], table)
-            lists.provenance[name] = origin
-    if config.split_by:
-        for row in _rows(Path(config.split_by), ",", ("path", "split")):
-            name = _same_name(row["path"])
-            lists.splits[name] = _split_name(row["split"], Path(config.split_by))
-    if config.sources:
-        for row in _rows(Path(config.sources), "\t", ("path",)):
-            lists.provenance[_same_name(row["path"])] = Provenance(
-                row.get("source") or "", row.get("licence") or "", row.get("kind") or ""
-            )
-    return lists
-
-
-def _rows(path: Path, delimiter: str, columns: Sequence[str]) -> Iterator[dict[str, str]]:
-    """The rows of a table whose first line names its columns, perhaps after a `#`."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"The list {path} cannot be read ({error}); give a UTF-8 text.") from None
-    reader = csv.DictReader(text.removeprefix("#").splitlines(), delimiter=delimiter)
-    reader.fieldnames = [name.strip() for name in reader.fieldnames or []]
-    missing = [name for name in columns if name not in reader.fieldnames]
-    if missing:
-        raise InputError(
-            f"The list {path} has no column {missing[0]!r}; its first line has to name the columns."
-        )
-    yield from reader
-
-
-def _split_name(name: str, table: Path) -> str:
-    name = _SPLIT_NAMES.get(name.strip().lower(), name.strip().lower())
-    if name not in SPLITS:
-        raise InputError(f"The list {table} says split {name!r}; use {', '.join(SPLITS)}.")
-    return name
-
-
-def _same_name(name: str) -> str:
-    """One form of a name: systems disagree on how to write an accent."""
-    return unicodedata.normalize("NFC", name)
-
-
-def _filter(
-    files: Sequence[MidiFile], known: Mapping[str, Encoded], config: PrepareConfig
-) -> tuple[list[MidiFile], list[LeftOut]]:
+def _filter(found: Collection, cache: Cache, config: PrepareConfig) -> tuple[Files, list[LeftOut]]:
     """The pieces that go into the corpus, and the others; of equal ones the first is kept."""
-    kept: list[MidiFile] = []
-    left_out: list[LeftOut] = []
-    first: dict[str, str] = {}
-    for file in files:
-        facts = known[file.sha256]
-        if facts.problem:
-            left_out.append(LeftOut(file.name, "unreadable", facts.problem))
-        elif why := why_left_out(PieceFacts(facts.notes, facts.seconds, facts.pitches), config):
-            left_out.append(LeftOut(file.name, *why))
-        elif facts.events_hash in first:
-            reason = f"It plays what {first[facts.events_hash]} plays, event for event."
-            left_out.append(LeftOut(file.name, "double", reason))
+    files, left_out = found.files, list(found.left_out)
+    rows = cache.rows(files.digests)
+    facts = cache.facts[rows]
+    kept = np.ones(len(files), bool)
+    for i, fact in enumerate(facts):
+        if fact["unreadable"]:
+            why: tuple[str, str] | None = ("unreadable", cache.said(int(rows[i]))[0])
         else:
-            first[facts.events_hash] = file.name
-            kept.append(file)
-    return kept, left_out
+            why = why_left_out(_piece_facts(fact), config)
+        if why:
+            kept[i] = False
+            left_out.append(LeftOut(files.name(i), *why))
+    places = np.flatnonzero(kept)
+    _, first, same = np.unique(facts["events"][places], return_index=True, return_inverse=True)
+    for i in np.setdiff1d(np.arange(len(places)), first).tolist():
+        original = files.name(int(places[first[same[i]]]))
+        reason = f"It plays what {original} plays, event for event."
+        left_out.append(LeftOut(files.name(int(places[i])), "double", reason))
+    return files.take(places[np.sort(first)]), sorted(left_out, key=lambda left: left.name)
 
 
-def _splits(
-    kept: Sequence[MidiFile], names: Sequence[str], lists: Lists, config: PrepareConfig
-) -> list[str]:
-    fixed = {
-        i: lists.splits[_same_name(file.name)]
-        for i, file in enumerate(kept)
-        if _same_name(file.name) in lists.splits
-    }
-    return assign_splits(
-        names, fixed, validation=config.validation, test=config.test, seed=config.seed
+def _piece_facts(fact: Facts) -> PieceFacts:
+    return PieceFacts(
+        notes=int(fact["notes"]),
+        seconds=float(fact["seconds"]),
+        pitches=int(fact["pitches"]),
+        outside=int(fact["outside"]),
+        velocity_spread=float(fact["velocity_spread"]),
+        regularity=float(fact["regularity"]),
     )
 
 
-def _record(file: MidiFile, facts: Encoded, composition: str, lists: Lists) -> dict[str, Any]:
+def _divide(
+    found: Collection,
+    kept: Files,
+    left_out: Sequence[LeftOut],
+    lists: Lists,
+    cache: Cache,
+    config: PrepareConfig,
+) -> Outcome:
+    """Find the pieces that are alike, and give each composition its split."""
+    n, rows, scratch = len(kept), cache.rows(kept.digests), cache.root / "pairs"
+    alike = similar_pairs(n, lambda i: cache.sketch(int(rows[i])), scratch)
+    recordings = similar_pairs(
+        n, lambda i: cache.timed_sketch(int(rows[i])), scratch, sketch_size=TIMED_SKETCH_SIZE
+    )
+    checksums = (file.digest.hex() for file in kept)
+    names = composition_names(compositions(n, alike), checksums)
+    told = ((i, lists.split_of(name)) for i, name in enumerate(kept.names()))
+    splits = assign_splits(
+        names,
+        {i: split for i, split in told if split},
+        validation=config.validation,
+        test=config.test,
+        seed=config.seed,
+    )
+    return Outcome(
+        found, left_out, kept, cache.facts[rows], rows, names, splits, lists, alike, recordings
+    )
+
+
+def _write(
+    out: Path,
+    outcome: Outcome,
+    cache: Cache,
+    config: PrepareConfig,
+    report: dict[str, Any],
+    show: Progress,
+) -> None:
+    codes = np.array([SPLITS.index(split) for split in outcome.splits])
+    done = 0
+    with CorpusWriter(out) as writer:
+        for i in np.argsort(codes, kind="stable").tolist():  # one split after the other
+            writer.add(outcome.splits[i], cache.ids(int(outcome.rows[i])), _record(outcome, i))
+            done += 1
+            show("writing", done, len(codes))
+        samples = sample_places(outcome.kept, config.seed)
+        rolls = [decode_ids(cache.ids(int(outcome.rows[i]))) for i in samples]
+        texts = {REPORT: json_text(report), REPORT_PAGE: report_page(report, rolls)}
+        writer.finish(_card(outcome, config, report), tokenizer=tokenizer_text(), texts=texts)
+
+
+def _record(outcome: Outcome, i: int) -> dict[str, Any]:
     """The line of a piece in pieces.jsonl."""
-    origin = lists.provenance.get(_same_name(file.name), Provenance())
+    file, facts = outcome.kept[i], outcome.facts[i]
     return {
         "file": file.name,
-        "composition": composition,
-        "notes": facts.notes,
-        "seconds": facts.seconds,
-        "tokens": facts.tokens,
-        **dataclasses.asdict(origin),
-        "sha256": file.sha256,
+        "composition": outcome.compositions[i],
+        "notes": int(facts["notes"]),
+        "seconds": float(facts["seconds"]),
+        "tokens": int(facts["tokens"]),
+        **outcome.lists.origin_of(file.name)._asdict(),
+        "sha256": file.digest.hex(),
     }
 
 
-def _report(
-    found: Collection,
-    left_out: Sequence[LeftOut],
-    records: Sequence[Mapping[str, Any]],
-    splits: Sequence[str],
-    pairs: Pairs,
-    cache: EncodeCache,
-) -> dict[str, Any]:
-    members: dict[str, list[str]] = {}
-    for record in records:
-        members.setdefault(record["composition"], []).append(record["file"])
-    mended = {file.name: cache.known[file.sha256].warnings for file in found.files}
-    return {
-        "midi_files": len(records) + len(left_out),
-        "pieces": len(records),
-        "compositions": len(members),
-        "splits": {name: _sum(records, splits, name) for name in SPLITS if name in splits},
-        "left_out_counts": dict(sorted(Counter(left.kind for left in left_out).items())),
-        "left_out": [dataclasses.asdict(left) for left in left_out],
-        "mended": {name: list(warnings) for name, warnings in mended.items() if warnings},
-        "other_files": dict(sorted(found.others.items())),
-        "most_similar_across_splits": [
-            {
-                "similarity": round(float(pairs.similarity[i]), 3),
-                "turns_in_common": int(pairs.common[i]),
-                **_end("first", int(pairs.first[i]), records, splits),
-                **_end("second", int(pairs.second[i]), records, splits),
-            }
-            for i in highest_across_splits(pairs, splits)
-        ],
-        "shared_compositions": {
-            name: files for name, files in sorted(members.items()) if len(files) > 1
-        },
-    }
-
-
-def _sum(
-    records: Sequence[Mapping[str, Any]], splits: Sequence[str], wanted: str
-) -> dict[str, Any]:
-    """What one split holds."""
-    chosen = [record for record, split in zip(records, splits, strict=True) if split == wanted]
-    return {
-        "pieces": len(chosen),
-        "compositions": len({record["composition"] for record in chosen}),
-        "tokens": sum(record["tokens"] for record in chosen),
-        "notes": sum(record["notes"] for record in chosen),
-        "hours": round(sum(record["seconds"] for record in chosen) / 3600, 3),
-    }
-
-
-def _end(
-    end: str, i: int, records: Sequence[Mapping[str, Any]], splits: Sequence[str]
-) -> dict[str, str]:
-    return {end: records[i]["file"], f"{end}_split": splits[i]}
-
-
-def _card(
-    records: Sequence[Mapping[str, Any]], config: PrepareConfig, report: Mapping[str, Any]
-) -> dict[str, Any]:
+def _card(outcome: Outcome, config: PrepareConfig, report: dict[str, Any]) -> dict[str, Any]:
     """What prepare adds to corpus.json: where the music comes from, and how it was made."""
     settings = dataclasses.asdict(config)
     del settings["workers"]  # it decides how long it takes, not what comes out
@@ -257,45 +173,27 @@ def _card(
         settings[name] = Path(settings[name]).name
     summary = ("midi_files", "pieces", "compositions", "left_out_counts")
     return {
-        "sources": _totals(records, "source", "licence"),
-        "licences": _totals(records, "licence", "source"),
+        "sources": _totals(outcome, "source", "licence"),
+        "licences": _totals(outcome, "licence", "source"),
         "settings": settings,
         "report": {name: report[name] for name in summary},
     }
 
 
-def _totals(records: Sequence[Mapping[str, Any]], by: str, other: str) -> dict[str, Any]:
+def _totals(outcome: Outcome, by: str, other: str) -> dict[str, Any]:
     """For each source its pieces, tokens and licences; or for each licence its sources."""
     totals: dict[str, Any] = {}
-    for record in sorted(records, key=lambda record: str(record[by])):
-        if record[by]:
-            entry = totals.setdefault(record[by], {"pieces": 0, "tokens": 0, f"{other}s": set()})
+    for name, tokens in zip(outcome.kept.names(), outcome.facts["tokens"].tolist(), strict=True):
+        origin = outcome.lists.origin_of(name)
+        if key := getattr(origin, by):
+            entry = totals.setdefault(key, {"pieces": 0, "tokens": 0, f"{other}s": set()})
             entry["pieces"] += 1
-            entry["tokens"] += record["tokens"]
-            entry[f"{other}s"].add(record[other])
-    return {k: {**entry, f"{other}s": sorted(entry[f"{other}s"])} for k, entry in totals.items()}
-
-
-def _write(
-    out: Path,
-    cache: EncodeCache,
-    records: Sequence[Mapping[str, Any]],
-    splits: Sequence[str],
-    card: Mapping[str, Any],
-    report: Mapping[str, Any],
-    show: Progress,
-) -> None:
-    from music_gpt.tokenizer import tokenizer_json  # MidiTok costs a second, in each process too
-
-    done = 0
-    with CorpusWriter(out) as writer:
-        for wanted in SPLITS:
-            for record, split in zip(records, splits, strict=True):
-                if split == wanted:
-                    writer.add(split, cache.ids(record["sha256"]), record)
-                    done += 1
-                    show("writing", done, len(records))
-        writer.finish(card, tokenizer=tokenizer_json(), texts={REPORT: json_text(report)})
+            entry["tokens"] += tokens
+            entry[f"{other}s"].add(getattr(origin, other))
+    return {
+        key: {**entry, f"{other}s": sorted(entry[f"{other}s"])}
+        for key, entry in sorted(totals.items())
+    }
 
 
 def _nothing_left(midi: Path, left_out: Sequence[LeftOut]) -> str:
@@ -311,7 +209,7 @@ def _check_out(out: Path) -> None:
     """Never write into a folder that holds something else."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file, but the tokens go into a folder; choose another name.")
-    ours = {CARD, CACHE, ".writing"}
+    ours = {CARD, CACHE, LOCK, ".writing"}
     if out.is_dir() and any(out.iterdir()) and not any((out / name).exists() for name in ours):
         raise InputError(f"The folder {out} holds other files; choose a new or empty folder.")
 

@@ -1,4 +1,4 @@
-"""fingerprints of pieces -> which of them are one composition, and the split of each composition.
+"""pairs of like pieces -> which pieces are one composition, and the split of each composition.
 
 Knows nothing of files: pieces are numbers from 0. No two performances of a composition come into
 two splits. A composition's place depends on its content and the seed only, not on what else lies
@@ -9,80 +9,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from data_prep.fingerprint import SKETCH_SIZE, Hashes
+from data_prep.similar import MIN_COMMON, Ints, Pairs
 from music_gpt.corpus import SPLITS
 
 SAME_COMPOSITION = 0.08
 """Share of the turns of the shorter piece that two pieces of one composition have in common."""
-MIN_COMMON = 8
-"""Turns that they have in common at least: fewer are chance between short pieces."""
-COMMON_HASH = 24
-"""A turn of more pieces is compared between neighbours only: it tells little, and costs much."""
-
-Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Pairs of pieces that share turns: three arrays of one length, `first` < `second`."""
-
-    first: Ints
-    second: Ints
-    similarity: npt.NDArray[np.float64]
-    """Estimated share of the turns of the shorter piece that the other has too, 0 to 1."""
-    common: Ints
-    """Number of hashes that were compared and found equal."""
-
-
-def similar_pairs(sketches: Sequence[Hashes]) -> Pairs:
-    """All pairs of pieces with at least `MIN_COMMON` equal hashes in their sketches."""
-    n = len(sketches)
-    counts: Counter[int] = Counter()
-    for keys in _pair_keys(sketches):
-        unique, times = np.unique(keys, return_counts=True)
-        counts.update(dict(zip(unique.tolist(), times.tolist(), strict=True)))
-    keys = np.array(sorted(k for k, c in counts.items() if c >= MIN_COMMON), dtype=np.int64)
-    first, second = keys // max(n, 1), keys % max(n, 1)
-    found = [_compare(sketches[a], sketches[b]) for a, b in zip(first, second, strict=True)]
-    similarity = np.array([share for share, _ in found], dtype=np.float64)
-    common = np.array([shared for _, shared in found], dtype=np.int64)
-    return Pairs(first, second, similarity, common)
-
-
-def _pair_keys(sketches: Sequence[Hashes]) -> Iterator[Ints]:
-    """For each hash that several pieces have: first * n + second of each pair of them."""
-    n = len(sketches)
-    owner = np.repeat(np.arange(n), [len(sketch) for sketch in sketches])
-    hashes = np.concatenate([*sketches, np.zeros(0, dtype=np.uint64)])
-    order = np.argsort(hashes, kind="stable")  # owners stay ascending within a hash
-    hashes, owner = hashes[order], owner[order]
-    heads = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))[: len(hashes)]
-    sizes = np.diff(np.concatenate([heads, [len(hashes)]]))
-    for size in range(2, COMMON_HASH + 1):
-        owners = owner[heads[sizes == size][:, None] + np.arange(size)]  # (hashes, size)
-        a, b = np.triu_indices(size, 1)
-        yield (owners[:, a] * n + owners[:, b]).ravel()
-    for head, size in zip(heads[sizes > COMMON_HASH], sizes[sizes > COMMON_HASH], strict=True):
-        owners = owner[head : head + size]
-        yield owners[:-1] * n + owners[1:]
-
-
-def _compare(a: Hashes, b: Hashes) -> tuple[float, int]:
-    """Similarity and number of equal hashes of two sketches.
-
-    A sketch that is full holds all hashes up to its last one only, so both are cut there.
-    """
-    bounds = [sketch[-1] for sketch in (a, b) if len(sketch) == SKETCH_SIZE]
-    if bounds:
-        a, b = a[a <= min(bounds)], b[b <= min(bounds)]
-    common = len(np.intersect1d(a, b, assume_unique=True))
-    return common / max(1, min(len(a), len(b))), common
+SAME_RECORDING = 0.2
+"""Share of the turns with their times that two files of one recording have in common."""
 
 
 def compositions(n: int, pairs: Pairs) -> Ints:
@@ -102,12 +39,12 @@ def compositions(n: int, pairs: Pairs) -> Ints:
     return np.array([root(i) for i in range(n)], dtype=np.int64)
 
 
-def composition_names(groups: Ints, checksums: Sequence[str]) -> list[str]:
+def composition_names(groups: Ints, checksums: Iterable[str]) -> list[str]:
     """A name for each piece's composition: made from content, so it outlives new file names."""
     smallest: dict[int, str] = {}
     for group, checksum in zip(groups.tolist(), checksums, strict=True):
-        smallest[group] = min(checksum, smallest.get(group, checksum))
-    return [smallest[group][:16] for group in groups.tolist()]
+        smallest[group] = min(checksum[:16], smallest.get(group, "g"))
+    return [smallest[group] for group in groups.tolist()]
 
 
 def assign_splits(

@@ -430,12 +430,21 @@ class PrepareConfig:
     """Pieces with fewer different pitches are left out."""
     max_notes_per_second: float = 60.0
     """Pieces with more notes a second, on average, are left out."""
+    max_outside_keys: float = 0.1
+    """Pieces with a greater share of notes beyond a piano's 88 keys (21 to 108) are left out."""
+    min_velocity_spread: float = 0.0
+    """Pieces whose velocities (0 to 127) have a smaller standard deviation are left out; 0, the
+    default, keeps scores in one velocity, and 3 leaves them out."""
+    max_regularity: float = 1.0
+    """Pieces with a greater share of machine-exact distances between onsets are left out; 1, the
+    default, keeps quantised scores, and 0.9 leaves them out."""
     max_gap_seconds: float = 10.0
     """Longer silences inside a piece are shortened to this."""
     split_by: str = ""
     """CSV file with the columns path and split that fixes the split of the pieces named in it."""
     sources: str = ""
-    """TSV file with the columns path, source, licence and kind, copied to pieces.jsonl."""
+    """TSV file with the columns path, source, licence, kind and composer, all but the first
+    optional, copied to pieces.jsonl."""
 
     def __post_init__(self) -> None:
         _require(
@@ -456,6 +465,15 @@ class PrepareConfig:
         for name in ("min_notes", "min_pitches"):
             value = getattr(self, name)
             _require(_whole(value, 1), name, value, "a whole number from 1 up")
+        for name, highest in (
+            ("max_outside_keys", 1),
+            ("max_regularity", 1),
+            ("min_velocity_spread", 64),
+        ):
+            value = getattr(self, name)
+            _require(
+                _finite(value) and 0 <= value <= highest, name, value, f"between 0 and {highest}"
+            )
         _require(
             _finite(self.max_notes_per_second) and self.max_notes_per_second > 0,
             "max_notes_per_second",

@@ -160,14 +160,18 @@ class Corpus:
             )
         return Split(self.path, name, self.card["splits"][name])
 
-    def verify(self) -> None:
-        """Compare every file with its checksum; raises `InputError` naming the first that differs.
+    def verify(self) -> dict[str, int]:
+        """Compare every file with its checksum; returns the number of `files` and `bytes`.
 
-        Reads the whole folder: about a second for each gigabyte.
+        Raises `InputError` naming the first that differs. Reads the whole folder: about a second
+        for each gigabyte.
         """
-        for name, expected in _checksums(self.card).items():
+        checksums = _checksums(self.card)
+        for name, expected in checksums.items():
             if not (self.path / name).is_file() or sha256_of(self.path / name) != expected:
                 raise InputError(_damaged(self.path, name))
+        n_bytes = sum((self.path / name).stat().st_size for name in checksums)
+        return {"files": len(checksums), "bytes": n_bytes}
 
 
 class CorpusWriter:
@@ -203,7 +207,7 @@ class CorpusWriter:
         trace: TracebackType | None,
     ) -> None:
         for split in self._splits.values():
-            split.close_shard()
+            split.close()
         shutil.rmtree(self._beside, ignore_errors=True)
 
     def add(self, split: str, ids: npt.ArrayLike, record: Mapping[str, Any]) -> None:
@@ -222,10 +226,10 @@ class CorpusWriter:
         text of tokenizer.json, and `texts` are further files to lay beside them.
         """
         texts = {TOKENIZER: tokenizer, **(texts or {})}
-        splits = {name: split.finish() for name, split in self._splits.items() if split.index}
-        with (self._beside / PIECES).open("w", encoding="utf-8", newline="\n") as file:
+        splits = {name: split.finish() for name, split in self._splits.items() if len(split)}
+        with (self._beside / PIECES).open("wb") as file:
             for split in self._splits.values():
-                file.writelines(json_line(record) + "\n" for record in split.records)
+                split.move_records(file)
         for name, text in texts.items():
             (self._beside / name).write_text(text, encoding="utf-8", newline="\n")
         small = {name: sha256_of(self._beside / name) for name in (PIECES, *texts)}
@@ -247,36 +251,44 @@ class CorpusWriter:
 
 
 class _SplitWriter:
-    """The shards and the index of one split while they grow."""
+    """The files of one split while they grow; in memory a piece is an entry of the index."""
 
     def __init__(self, folder: Path, name: str, shard_tokens: int) -> None:
         self.folder = folder
         self.name = name
         self.shard_tokens = shard_tokens
-        self.index: list[tuple[int, int, int, int, float]] = []
-        self.records: list[dict[str, Any]] = []
         self.shards: list[dict[str, Any]] = []
+        self._index = bytearray()
+        self._records = folder / f"{name}.jsonl"
+        self._lines: BinaryIO | None = None
         self._file: BinaryIO | None = None
+        self._digest = hashlib.sha256()
+
+    def __len__(self) -> int:
+        return len(self._index) // INDEX.itemsize
 
     def add(self, ids: Ids, record: Mapping[str, Any]) -> None:
         if self._file is None or self.shards[-1]["tokens"] + len(ids) > self.shard_tokens:
             self._next_shard()
+        if self._lines is None:
+            self._lines = self._records.open("wb")
         assert self._file is not None
-        shard = self.shards[-1]
-        notes, seconds = int(record["notes"]), float(record["seconds"])
-        self.index.append((len(self.shards) - 1, shard["tokens"], len(ids), notes, seconds))
-        self.records.append({"split": self.name, "number": len(self.records), **record})
-        self._file.write(ids.tobytes())
+        line = json_line({"split": self.name, "number": len(self), **record})
+        self._lines.write(line.encode() + b"\n")
+        shard, notes, seconds = self.shards[-1], int(record["notes"]), float(record["seconds"])
+        entry = (len(self.shards) - 1, shard["tokens"], len(ids), notes, seconds)
+        self._index += np.array(entry, INDEX).tobytes()
+        data = ids.tobytes()
+        self._file.write(data)
+        self._digest.update(data)
         shard["tokens"] += len(ids)
 
     def finish(self) -> dict[str, Any]:
         """Close the last shard, write the index, and return this split's part of the card."""
-        self.close_shard()
-        index = np.array(self.index, dtype=INDEX)
+        self.close()
+        index = np.frombuffer(self._index, dtype=INDEX)
         index_file = self.folder / f"index-{self.name}.npy"
         np.save(index_file, index)
-        for shard in self.shards:
-            shard["sha256"] = sha256_of(self.folder / shard["file"])
         return {
             "pieces": len(index),
             "tokens": int(index["length"].sum()),
@@ -286,16 +298,40 @@ class _SplitWriter:
             "shards": self.shards,
         }
 
+    def move_records(self, file: BinaryIO) -> None:
+        """Append the line of each piece to `file`."""
+        if self._records.exists():
+            with self._records.open("rb") as lines:
+                shutil.copyfileobj(lines, file)
+            self._records.unlink()
+
     def _next_shard(self) -> None:
-        self.close_shard()
+        self._close_shard()
         name = f"{self.name}-{len(self.shards):05d}.bin"
         self.shards.append({"file": name, "tokens": 0})
         self._file = (self.folder / name).open("wb")
+        self._digest = hashlib.sha256()
 
-    def close_shard(self) -> None:
+    def _close_shard(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
+            self.shards[-1]["sha256"] = self._digest.hexdigest()
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._close_shard()
+        if self._lines is not None:
+            self._lines.close()
+            self._lines = None
+
+
+def tokenizer_text() -> str:
+    """What tokenizer.json holds: the parameters that `PerformanceTokenizer().save` writes.
+
+    They are kept as text, because asking MidiTok for them takes seconds.
+    """
+    return Path(__file__).with_name(TOKENIZER).read_text(encoding="utf-8")
 
 
 def sha256_of(path: Path) -> str:

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from data_prep import encode
-from data_prep.collect import MidiFile
-from data_prep.encode import EncodeCache
+from data_prep.cache import Cache
+from data_prep.collect import MidiFile, collect
 from data_prep.prepare import prepare
 from music_gpt.config import PrepareConfig
 from music_gpt.corpus import Corpus, sha256_of
@@ -113,13 +113,13 @@ def test_a_grown_folder_reads_only_what_is_new(
     (midi / "a" / "piece 00.mid").rename(midi / "renamed.MID")
     (midi / "b" / "piece 01.mid").unlink()
     read: list[str] = []
-    original = encode._encode_file
+    original = encode.encode_file
 
     def noted(file: MidiFile, max_gap_seconds: float) -> Any:
         read.append(file.name)
         return original(file, max_gap_seconds)
 
-    monkeypatch.setattr(encode, "_encode_file", noted)
+    monkeypatch.setattr(encode, "encode_file", noted)
     run(midi, tmp_path / "grown")
     assert read == ["a/piece 12.mid", "b/piece 13.mid"]
     run(midi, tmp_path / "fresh")
@@ -142,18 +142,18 @@ def test_ctrl_c_keeps_what_was_read_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     midi = write_folder(tmp_path / "midi", range(20))
-    original = EncodeCache._learn
+    original = Cache._learn
     calls = 0
 
-    def interrupted(self: EncodeCache, chunk: Path) -> int:
+    def interrupted(self: Cache, chunk: Path, **how: Any) -> int:
         nonlocal calls
         calls += 1
         if calls == 1:
             raise KeyboardInterrupt
-        return original(self, chunk)
+        return original(self, chunk, **how)
 
     with monkeypatch.context() as patch:
-        patch.setattr(EncodeCache, "_learn", interrupted)
+        patch.setattr(Cache, "_learn", interrupted)
         with pytest.raises(KeyboardInterrupt, match="Stopped after 16 of 20 files .* goes on"):
             run(midi, tmp_path / "out")
     with pytest.raises(InputError, match="no finished corpus"):
@@ -355,19 +355,22 @@ def test_a_file_that_kills_its_process_is_left_out_by_name(
     midi = write_folder(tmp_path / "midi", range(50))
     deadly = midi / "a" / "deadly.mid"
     deadly.write_bytes(b"deadly")
-    cache = EncodeCache(tmp_path / "cache", 10.0)
+    cache = Cache(tmp_path / "cache", 10.0)
     monkeypatch.setattr(cache, "_encode", _die_or_encode)
     monkeypatch.setenv("TEST_CACHE", str(cache.folder))
-    files = [MidiFile(path.name, path, sha256_of(path)) for path in sorted(midi.rglob("*.mid"))]
+    files = collect(midi).files
     cache.encode(files, workers=2, progress=lambda what, done, total: None)
-    problems = [file.name for file in files if cache.known[file.sha256].problem]
-    assert problems == ["deadly.mid"]
+    rows = cache.rows(files.digests)
+    problems = {files.name(i): cache.said(int(row))[0] for i, row in enumerate(rows)}
+    assert problems.pop("a/deadly.mid") == encode.CRASHED
+    assert len(problems) == 50
+    assert set(problems.values()) == {""}
 
 
 def _die_or_encode(files: list[MidiFile]) -> Path:
     if any(file.path.read_bytes() == b"deadly" for file in files):
         os._exit(1)
-    return encode._encode_chunk(files, folder=Path(os.environ["TEST_CACHE"]), max_gap_seconds=10.0)
+    return encode.encode_chunk(files, folder=Path(os.environ["TEST_CACHE"]), max_gap_seconds=10.0)
 
 
 def test_a_place_that_cannot_be_written_is_said_in_a_sentence(midi: Path, tmp_path: Path) -> None:

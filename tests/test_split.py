@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from data_prep.fingerprint import SKETCH_SIZE, Hashes, fingerprint
+from data_prep.similar import COMMON_HASH, Pairs, similar_pairs
 from data_prep.split import (
-    COMMON_HASH,
     assign_splits,
     composition_names,
     compositions,
     highest_across_splits,
-    similar_pairs,
 )
 from music_gpt.notes import NOTE_DTYPE, Notes
 
@@ -40,8 +39,12 @@ def performed(notes: Notes, seed: int, *, slips: float = 0.02) -> Notes:
     return np.sort(played, order=["start", "pitch"])
 
 
+def compared(pieces: list[Notes]) -> Pairs:
+    return similar_pairs(len(pieces), [fingerprint(piece) for piece in pieces].__getitem__)
+
+
 def groups(pieces: list[Notes]) -> list[int]:
-    pairs = similar_pairs([fingerprint(piece) for piece in pieces])
+    pairs = compared(pieces)
     return [int(group) for group in compositions(len(pieces), pairs)]
 
 
@@ -90,7 +93,7 @@ def test_a_turn_that_many_pieces_have_does_not_chain_them() -> None:
         np.unique(np.concatenate([common, rng.integers(0, 2**63, 60, dtype=np.uint64)]))
         for _ in range(100)
     ]
-    pairs = similar_pairs(sketches)
+    pairs = similar_pairs(len(sketches), sketches.__getitem__)
     assert len(pairs.first) == 0
     assert compositions(100, pairs).tolist() == list(range(100))
 
@@ -145,7 +148,7 @@ def test_the_other_performances_follow_a_piece_whose_split_is_fixed() -> None:
 
 def test_the_likest_pieces_across_splits_are_found() -> None:
     pieces = [music(1), performed(music(1), 7), music(2), performed(music(2), 8, slips=0.2)]
-    pairs = similar_pairs([fingerprint(piece) for piece in pieces])
+    pairs = compared(pieces)
     across = highest_across_splits(pairs, ["train", "test", "train", "test"])
     assert (pairs.first[across[0]], pairs.second[across[0]]) == (0, 1)
     assert highest_across_splits(pairs, ["train"] * 4) == []

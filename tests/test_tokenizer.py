@@ -11,6 +11,7 @@ from miditok import MIDILike, MusicTokenizer, TokenizerConfig, TokSequence
 from symusic import ControlChange, Note, Score, Tempo, Track
 
 from music_gpt import events, tokenizer
+from music_gpt.corpus import tokenizer_text
 from music_gpt.errors import InputError
 from music_gpt.events import EOS, NOTE_OFF, PAD, TIME_SHIFT, VELOCITY
 from music_gpt.midi import midi_bytes, piece_from_notes, to_pretty_midi, write_midi
@@ -136,6 +137,16 @@ def test_the_text_of_the_file_is_known_without_writing_it(tmp_path):
     TOKENIZER.save(tmp_path)
     assert (tmp_path / "tokenizer.json").read_text() == tokenizer_json() == tokenizer_json()
     assert json.loads(tokenizer_json())["tokenization"] == "PerformanceTokenizer"
+
+
+def test_the_text_that_tokens_folders_carry_is_what_midi_tok_writes(tmp_path):
+    kept, written = json.loads(tokenizer_text()), json.loads(tokenizer_json())
+    for text in (kept, written):
+        for version in ("miditok_version", "symusic_version", "hf_tokenizers_version"):
+            assert text.pop(version)
+    assert kept == written
+    (tmp_path / "kept.json").write_text(tokenizer_text())
+    assert PerformanceTokenizer(params=tmp_path / "kept.json") == TOKENIZER
 
 
 def test_settings_of_another_tokenizer_are_refused(tmp_path):

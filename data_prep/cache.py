@@ -1,0 +1,188 @@
+"""a folder of chunks <-> what is known of each file, so that no file is read twice.
+
+The cache lies in the tokens folder. A run that was interrupted goes on where it was, and a run on a
+folder that has grown reads only what is new. What was read under other settings, or by other code,
+is never used again. In memory each file takes some hundred bytes; music stays on disk.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from data_prep.collect import Digests, Files, MidiFile, Progress
+from data_prep.encode import (
+    CRASHED,
+    FACTS,
+    FILES_IN_CHUNK,
+    N_PITCHES,
+    N_VELOCITIES,
+    Facts,
+    Ids,
+    encode_chunk,
+    load_chunk,
+    said_in,
+    setting_key,
+    store_chunk,
+    unreadable,
+)
+from data_prep.fingerprint import Hashes
+from data_prep.workers import Workers
+
+Rows = npt.NDArray[np.int64]
+
+
+class Cache:
+    """The cache folder for one setting: a table of facts, and music on demand.
+
+    `facts` has one entry a file, in no meaningful order; `rows` finds files in it, and the other
+    methods take such rows.
+    """
+
+    def __init__(self, root: Path, max_gap_seconds: float) -> None:
+        self.root = root
+        self.folder = root / setting_key(max_gap_seconds)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._encode = functools.partial(
+            encode_chunk, folder=self.folder, max_gap_seconds=max_gap_seconds
+        )
+        self._chunks: list[str] = []
+        self._facts: list[Facts] = []
+        self._places: list[Rows] = []
+        self._learn_all()
+
+    @property
+    def facts(self) -> Facts:
+        """(N,) of dtype `FACTS`."""
+        if len(self._facts) != 1:
+            self._facts = [np.concatenate([np.zeros(0, FACTS), *self._facts])]
+        return self._facts[0]
+
+    def rows(self, digests: Digests) -> Rows:
+        """Row of each file in `facts`, by the checksum of the file; -1 where it is not known."""
+        known = np.ascontiguousarray(self.facts["digest"])
+        if not len(known):
+            return np.full(len(digests), -1)
+        order = np.argsort(known, kind="stable")
+        place = np.searchsorted(known, digests, sorter=order)
+        row = order[np.minimum(place, len(order) - 1)]
+        return np.where(known[row] == digests, row, -1)
+
+    def encode(self, files: Files, *, workers: int, progress: Progress) -> None:
+        """Read every file that is not known yet; `workers` 0 takes a process for each core.
+
+        Ctrl-C raises `KeyboardInterrupt` with a sentence, after what was begun is stored.
+        """
+        missing = np.flatnonzero(self.rows(files.digests) < 0)
+        starts = range(0, len(missing), FILES_IN_CHUNK)
+        lists = (list(files.take(missing[i : i + FILES_IN_CHUNK])) for i in starts)
+        done = len(files) - len(missing)
+        progress("reading", done, len(files))
+        crew = Workers(self._encode, self._store_crash, workers or os.cpu_count() or 1)
+        try:
+            for chunk in crew.run(lists, len(starts)):
+                done += self._learn(chunk)
+                progress("reading", done, len(files))
+        except KeyboardInterrupt:
+            self._learn_all()
+            known = int((self.rows(files.digests) >= 0).sum())
+            raise KeyboardInterrupt(
+                f"Stopped after {known} of {len(files)} files were read; they are kept, and the "
+                "same command goes on from there."
+            ) from None
+
+    def ids(self, row: int) -> Ids:
+        """The ids of a file, EOS at both ends."""
+        chunk, place = self._place(row)
+        ids: Ids = _pieces(chunk, "ids", "tokens")[place]
+        return ids
+
+    def sketch(self, row: int) -> Hashes:
+        """The fingerprint of the composition in a file."""
+        chunk, place = self._place(row)
+        hashes: Hashes = _pieces(chunk, "sketches", "turns")[place]
+        return hashes
+
+    def timed_sketch(self, row: int) -> Hashes:
+        """The fingerprint of the recording in a file."""
+        chunk, place = self._place(row)
+        hashes: Hashes = _pieces(chunk, "timed_sketches", "timed_turns")[place]
+        return hashes
+
+    def said(self, row: int) -> tuple[str, tuple[str, ...]]:
+        """Why a file could not be read, or empty, and the warnings about it."""
+        return said_in(*self._place(row))
+
+    def notes_on(self, what: str, rows: Rows) -> npt.NDArray[np.int64]:
+        """Notes of these files on each pitch (`what` is "pitches") or velocity ("velocities")."""
+        width = {"pitches": N_PITCHES, "velocities": N_VELOCITIES}[what]
+        total = np.zeros(width, np.int64)
+        places = self._all_places()[np.sort(rows)]
+        for of_chunk in np.split(places, np.flatnonzero(np.diff(places[:, 0])) + 1):
+            if len(of_chunk):
+                chunk = self._path(int(of_chunk[0, 0]))
+                total += load_chunk(chunk, what)[of_chunk[:, 1]].sum(axis=0, dtype=np.int64)
+        return total
+
+    def forget_all_but(self, rows: Rows) -> None:
+        """Remove the chunks of which no file is used, and those of other settings."""
+        used = np.unique(self._all_places()[rows, 0]).tolist()
+        kept = {self._chunks[number] for number in used}
+        for chunk in self.folder.iterdir():
+            if chunk.name not in kept:
+                chunk.unlink()
+        for folder in self.root.iterdir():
+            if folder != self.folder:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _place(self, row: int) -> tuple[Path, int]:
+        """The chunk of a file, and its place there."""
+        chunk, place = self._all_places()[row].tolist()
+        return self._path(chunk), place
+
+    def _all_places(self) -> Rows:
+        """(N, 2) number of the chunk of each file, and its place there."""
+        if len(self._places) != 1:
+            self._places = [np.concatenate([np.zeros((0, 2), np.int64), *self._places])]
+        return self._places[0]
+
+    def _path(self, chunk: int) -> Path:
+        return self.folder / self._chunks[chunk]
+
+    def _learn(self, chunk: Path, *, unreadable_too: bool = True) -> int:
+        """Add the files of a chunk to the table; returns how many it holds."""
+        facts = load_chunk(chunk, "facts")
+        if facts.dtype != FACTS:
+            raise ValueError(f"{chunk} holds something else")
+        places = np.flatnonzero(unreadable_too | ~facts["unreadable"])
+        self._facts.append(facts[places])
+        number = np.full(len(places), len(self._chunks))
+        self._places.append(np.stack([number, places], axis=1))
+        self._chunks.append(chunk.name)
+        return len(facts)
+
+    def _learn_all(self) -> None:
+        """Learn what earlier runs have read; what they could not read is tried again."""
+        self._chunks, self._facts, self._places = [], [], []
+        for chunk in sorted(self.folder.glob("*.npz")):
+            try:
+                self._learn(chunk, unreadable_too=False)
+            except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+                chunk.unlink()  # damaged: its files are read again
+
+    def _store_crash(self, file: MidiFile) -> Path:
+        return store_chunk([unreadable(file.digest, CRASHED)], self.folder)
+
+
+@functools.lru_cache(maxsize=8)
+def _pieces(chunk: Path, what: str, lengths: str) -> list[npt.NDArray[Any]]:
+    """An array of a chunk, cut into those of its files; few chunks are held at a time."""
+    ends = np.cumsum(load_chunk(chunk, "facts")[lengths], dtype=np.int64)
+    return np.split(load_chunk(chunk, what), ends[:-1])
