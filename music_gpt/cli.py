@@ -31,6 +31,7 @@ from music_gpt.config import (
 from music_gpt.errors import InputError
 
 if TYPE_CHECKING:
+    from music_gpt.midi import Piece
     from music_gpt.pianist import Composition
 
 EXIT_MENDABLE = 2
@@ -163,6 +164,7 @@ def _add_generate() -> _Verb:
     verb = _Parser()
     verb.add_argument("--prompt", type=str, default=None, help="MIDI file to continue.")
     verb.add_argument("--prompt-seconds", type=float, default=None, help="Use only its last part.")
+    _add_tracks(verb)
     verb.add_argument("--seconds", type=float, default=30.0, help="Seconds of new music.")
     verb.add_argument("--out", type=str, required=True, help="MIDI file to write.")
     verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
@@ -183,6 +185,7 @@ def _add_render() -> _Verb:
     verb = _Parser()
     verb.add_argument("midi", type=str, help="MIDI file.")
     verb.add_argument("--out", type=str, required=True, help="Sound file: .wav, .flac or .mp3.")
+    _add_tracks(verb)
     return "render", verb, render
 
 
@@ -194,6 +197,15 @@ def _add_app() -> _Verb:
     verb.add_argument("--share", action="store_true", help="Also open a public Gradio link.")
     verb.add_argument("--auth", type=str, default=None, help="NAME:PASSWORD asked of visitors.")
     return "app", verb, app
+
+
+def _add_tracks(verb: _Parser) -> None:
+    verb.add_argument(
+        "--tracks",
+        type=str,
+        default=None,
+        help="Numbers or names of the tracks of the MIDI file to use, as 0,2; default: its pianos.",
+    )
 
 
 def _add_flags(verb: _Parser, config: type[PrepareConfig] | type[SamplingConfig]) -> None:
@@ -280,8 +292,11 @@ def generate(args: Namespace) -> None:
     from music_gpt.pianist import load
 
     out = _midi_path(args.out)
+    if args.tracks is not None and args.prompt is None:
+        raise InputError("--tracks chooses among the tracks of the prompt; give a --prompt.")
+    prompt = None if args.prompt is None else _read_piece(args.prompt, args.tracks)
     composition = load(args.checkpoint).compose(
-        args.prompt,
+        prompt,
         seconds=args.seconds,
         seed=args.seed,
         variations=args.variations,
@@ -311,9 +326,8 @@ def generate(args: Namespace) -> None:
 def render(args: Namespace) -> None:
     """Turn a MIDI file into sound."""
     from music_gpt.audio import write_audio
-    from music_gpt.midi import read_piece
 
-    piece = read_piece(args.midi)
+    piece = _read_piece(args.midi, args.tracks)
     for warning in piece.warnings:
         _say(warning)
     write_audio(piece, args.out)
@@ -348,6 +362,21 @@ def _midi_path(out: str) -> Path:
             f"The folder {path.parent} cannot be made ({error.strerror}); choose another --out."
         ) from error
     return path
+
+
+def _read_piece(midi: str, tracks: str | None) -> Piece:
+    """The piece in the file `midi`; says which of its tracks it is, if it is not all of them."""
+    from music_gpt.midi import read_piece
+
+    wanted = None if tracks is None else [key for key in tracks.split(",") if key.strip()]
+    piece = read_piece(midi, tracks=wanted)
+    if not all(track.used for track in piece.tracks):
+        used, others = (
+            ", ".join(str(track) for track in piece.tracks if track.used == its)
+            for its in (True, False)
+        )
+        _say(f"Tracks used: {used}; not used: {others}.")
+    return piece
 
 
 def _compose(composition: Composition) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from midi_bytes import events_of, file, meta, program
 from small import melody, random_network, run_config, tokens_folder
 
 from music_gpt import cli
@@ -26,8 +27,16 @@ VERBS = {
         *("--model.n_layers", "--data.transpose", "--optim.muon_lr", "--train.max_steps"),
     ],
     "evaluate": ["--tokens", "--split", "--checkpoint", "--window", "--sliding", "--device"],
-    "generate": ["--prompt", "--seconds", "--out", "--variations", "--seed", "--temperature"],
-    "render": ["midi", "--out"],
+    "generate": [
+        "--prompt",
+        "--tracks",
+        "--seconds",
+        "--out",
+        "--variations",
+        "--seed",
+        "--temperature",
+    ],
+    "render": ["midi", "--out", "--tracks"],
     "app": ["--checkpoint", "--host", "--port", "--share", "--auth"],
 }
 
@@ -295,6 +304,24 @@ def test_generate_can_leave_the_prompt_out(
     new = read_piece(out)
     assert new.seconds < 10 < whole.seconds
     assert len(new.notes) < len(whole.notes) - 40
+
+
+def test_tracks_of_a_file_are_told_and_chosen(call: Any, checkpoint: Path, tmp_path: Path) -> None:
+    band, out = tmp_path / "band.mid", tmp_path / "out.mid"
+    low, high = (events_of([(0, 900, pitch, 60), (1000, 2000, pitch, 60)], 1) for pitch in (40, 90))
+    strings = [(0, meta(3, b"Strings")), (0, program(48, 1)), *high]
+    band.write_bytes(file([(0, meta(3, b"Left hand")), (0, program(0, 1)), *low], strings))
+    sound = ["render", band, "--out", tmp_path / "a.wav"]
+    assert "Tracks used: 0 (Left hand); not used: 1 (Strings)." in call(*sound).err
+    words = compose(checkpoint, out, "--seed=4", "--prompt", band)
+    assert "Tracks used: 0 (Left hand)" in call(*words).err
+    assert read_piece(out).notes["pitch"][0] == 40
+    assert "Tracks used: 1 (Strings)" in call(*words, "--tracks", "strings,").err
+    assert read_piece(out).notes["pitch"][0] == 90
+    assert "Tracks used" not in call(*words, "--tracks", "0, Strings").err
+    refused(call(*words, "--tracks", "7"), "Track '7' is not in the file; choose among 0 (Left")
+    refused(call(*sound, "--tracks", ""), "No track is chosen")
+    refused(call(*compose(checkpoint, out, "--tracks", "0")), "give a --prompt")
 
 
 def test_generate_numbers_its_takes(call: Any, checkpoint: Path, tmp_path: Path) -> None:
