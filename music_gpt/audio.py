@@ -28,9 +28,7 @@ from music_gpt.midi import as_piece
 from music_gpt.notes import Notes
 
 if TYPE_CHECKING:
-    import pretty_midi
-
-    from music_gpt.midi import Piece
+    from music_gpt.midi import PieceLike
 
 SAMPLE_RATE = 44_100
 """Sample rate of the sound in Hz, unless another one is asked for."""
@@ -326,7 +324,7 @@ def render(notes: Notes, *, sample_rate: int = SAMPLE_RATE) -> Pcm:
 
 
 def write_audio(
-    piece: Piece | pretty_midi.PrettyMIDI | str | Path | bytes | Notes,
+    piece: PieceLike,
     path: str | Path,
     *,
     sample_rate: int = SAMPLE_RATE,
@@ -357,10 +355,8 @@ def write_audio(
         beside.unlink(missing_ok=True)
 
 
-def write_wav(
-    piece: Piece | pretty_midi.PrettyMIDI | str | Path | bytes | Notes, path: str | Path
-) -> None:
-    """Write the sound of a piece to a WAV file; see `write_audio`."""
+def write_wav(piece: PieceLike, path: str | Path) -> None:
+    """`write_audio` at the usual rate: the suffix of `path` says the format, .wav among others."""
     write_audio(piece, path)
 
 

@@ -9,7 +9,6 @@ taken. The module knows nothing of training loops.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from music_gpt.config import ModelConfig
+from music_gpt.corpus import sha256_of
 from music_gpt.errors import InputError
 from music_gpt.events import vocabulary_hash
 from music_gpt.model import GPT
@@ -106,7 +106,7 @@ def load_checkpoint(path: str | Path | None = None) -> tuple[GPT, dict[str, Any]
         raise InputError(_foreign(path, str(error))) from error
     if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
         raise InputError(_foreign(path, "some of its weights are no numbers"))
-    return _filled(config, state), {**about["card"], "file": path.name, "sha256": _sha256(path)}
+    return _filled(config, state), {**about["card"], "file": path.name, "sha256": sha256_of(path)}
 
 
 def _read_about(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
@@ -161,11 +161,6 @@ def _filled(config: ModelConfig, state: dict[str, Tensor]) -> GPT:
         state = {**state, "head.weight": state["embedding.weight"]}
     model.load_state_dict(state)
     return model.eval()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _foreign(path: Path, why: str) -> str:

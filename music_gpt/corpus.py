@@ -1,4 +1,4 @@
-"""token ids -> a tokens folder on disk -> token ids: writer and reader side by side.
+"""Token ids -> a tokens folder on disk -> token ids: writer and reader side by side.
 
 A tokens folder is all that a training needs; it knows nothing of MIDI files, MidiTok or torch:
 

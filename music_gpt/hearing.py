@@ -50,9 +50,9 @@ def hear(piece: Piece, context: int, prompt_seconds: float | None, longest_wait:
 
     All notes that sound up to the very end are left open, for a file may end there only because it
     was cut: the new music says how long they ring on. The wait before the seam is left open too, so
-    that the next onset falls where it belongs and not on the seam. A prompt of more than 3/4 of the
-    context is cut to its tail, between two frames; what sounds there and the velocity in force are
-    carried over.
+    that the next onset falls where it belongs and not on the seam. A prompt that takes more than
+    `PROMPT_SHARE` of the context is cut to its tail, between two frames; what sounds there and the
+    velocity in force are carried over.
 
     Args:
         piece: its sounding notes count.

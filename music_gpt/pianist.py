@@ -91,6 +91,7 @@ class ComposeOptions(TypedDict, total=False):
     min_p: float
     max_wait_seconds: float
     max_note_seconds: float
+    release_after_seconds: float
 
 
 # --- events -> notes -----------------------------------------------------------------------------
@@ -199,9 +200,8 @@ class Composition:
                 note = self._lines[number].add(event)
                 if note is not None:
                     return ComposedNote(number, *note)
-        except (
-            BaseException
-        ):  # the last note, or something that stops the music: keep what is there
+        except BaseException:
+            # the last note, or something that stops the music: keep what is there
             self.close()
             raise
         finally:
@@ -296,6 +296,7 @@ class Pianist:
         min_p: float = _DEFAULT.min_p,
         max_wait_seconds: float = _DEFAULT.max_wait_seconds,
         max_note_seconds: float = _DEFAULT.max_note_seconds,
+        release_after_seconds: float = _DEFAULT.release_after_seconds,
     ) -> Composition:
         """Continue `prompt`, or begin a new piece; nothing is computed before it is iterated.
 
@@ -314,12 +315,19 @@ class Pianist:
             min_p: leave out events less likely than this share of the likeliest one.
             max_wait_seconds: longest wait in a row.
             max_note_seconds: longest note.
+            release_after_seconds: notes that sound longer become ever likelier to be released.
 
         Raises:
             InputError: the prompt cannot be read, or a number is out of range.
         """
         sampling = SamplingConfig(
-            temperature, top_k, top_p, min_p, max_wait_seconds, max_note_seconds
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            max_wait_seconds,
+            max_note_seconds,
+            release_after_seconds,
         )
         seconds = _number("seconds", seconds, MIN_SECONDS, MAX_SECONDS)
         variations = _whole("variations", variations, 1, MAX_VARIATIONS)

@@ -1,4 +1,4 @@
-"""a trained checkpoint and its tokens folder -> the bundled checkpoint with its model card.
+"""A trained checkpoint and its tokens folder -> the bundled checkpoint with its model card.
 
     python music_gpt/pretrained/make_pretrained.py runs/NAME/best.safetensors --tokens DIR
 

@@ -121,9 +121,7 @@ def build_page(pianist: Pianist) -> gr.Blocks:
             with gr.Column(elem_id="prompt-card", elem_classes="card"):
                 file, example = prompt_card(desk)
             with gr.Column(elem_id="roll-card", elem_classes="card"):
-                roll = piano_roll(
-                    first.roll, elem_id="roll", file_field="#midi-file input[type=file]"
-                )
+                roll = piano_roll(first.roll, elem_id="roll", file_field=FILE_FIELD)
                 with gr.Row(elem_id="actions"):
                     go = gr.Button("Compose", variant="primary", elem_id="compose")
                     stop = gr.Button("Stop, keep the music", visible=False, elem_id="stop")
@@ -267,7 +265,6 @@ def launch_options(
     port: int = 7860,
     share: bool = False,
     auth: tuple[str, str] | None = None,
-    open_browser: bool = False,
 ) -> dict[str, Any]:
     """Arguments of `gr.Blocks.launch` for this page: everything from the page's own server."""
     return {
@@ -275,7 +272,6 @@ def launch_options(
         "server_port": port,
         "share": share,
         "auth": auth,
-        "inbrowser": open_browser,
         "max_file_size": PAGE.max_file_bytes,
         "allowed_paths": [str(BANK.resolve())],
         "favicon_path": str(HERE / "icon.svg"),
@@ -297,7 +293,6 @@ def launch(
     port: int = 7860,
     share: bool = False,
     auth: tuple[str, str] | None = None,
-    open_browser: bool = False,
 ) -> None:
     """Serve the page until it is interrupted.
 
@@ -307,14 +302,11 @@ def launch(
         port: port to listen on.
         share: whether to open a public link through Gradio's tunnel.
         auth: name and password that visitors have to give.
-        open_browser: whether to open the page in the browser.
 
     Raises:
         InputError: the port is taken.
     """
-    options = launch_options(
-        host=host, port=port, share=share, auth=auth, open_browser=open_browser
-    )
+    options = launch_options(host=host, port=port, share=share, auth=auth)
     try:
         build_page(pianist).launch(**options)
     except OSError as error:  # what Gradio raises when it cannot listen there

@@ -37,9 +37,9 @@ class Wish:
     """What a person asks for when Compose is pressed."""
 
     seconds: float = 30.0
-    """Length of the new music, 5 to 300."""
+    """Length of the new music."""
     variations: int = 1
-    """How many takes are composed at once, 1 to 8."""
+    """How many takes are composed at once."""
     seed: int | None = None
     """The same seed gives the same music; None draws one."""
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
