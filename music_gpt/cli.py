@@ -107,8 +107,14 @@ _Verb = tuple[str, _Parser, Callable[[Namespace], None]]
 
 def _add_prepare() -> _Verb:
     verb = _Parser()
-    verb.add_argument("--midi", type=str, required=True, help="Folder of MIDI files.")
+    verb.add_argument("--midi", type=str, default=None, help="Folder of MIDI files.")
     verb.add_argument("--out", type=str, required=True, help="Tokens folder to write.")
+    verb.add_argument(
+        "--verify", action="store_true", help="Only compare the files in --out with its checksums."
+    )
+    verb.add_argument(
+        "--litdata", type=str, default=None, help="Also write the pieces of --out for LitData here."
+    )
     verb.add_argument("--json", action="store_true", help="Print the report as one JSON object.")
     _add_flags(verb, PrepareConfig)
     return "prepare", verb, prepare
@@ -231,9 +237,22 @@ def _from_flags(config: type[_Config], args: Namespace) -> _Config:
 def prepare(args: Namespace) -> None:
     """Turn a folder of MIDI files into a tokens folder."""
     from data_prep.prepare import prepare as run
+    from data_prep.streaming import write_for_streaming
+    from music_gpt.corpus import Corpus
 
-    report = run(args.midi, args.out, _from_flags(PrepareConfig, args), progress=True)
-    _print_json(report) if args.json else _say(_prepared(report, args.out))
+    result, said = dict[str, Any](), []
+    if args.midi is None and not (args.verify or args.litdata):
+        raise InputError("--midi is missing; give the folder of MIDI files to prepare.")
+    if args.midi is not None:
+        result |= run(args.midi, args.out, _from_flags(PrepareConfig, args), progress=True)
+        said.append(_prepared(result, args.out))
+    if args.verify:
+        result |= Corpus.open(args.out).verify()
+        said.append(_verified(result, args.out))
+    if args.litdata:
+        result["litdata"] = write_for_streaming(args.out, args.litdata, workers=args.workers or 1)
+        said.append(f"{args.litdata}: {sum(result['litdata'].values()):,} pieces for LitData.")
+    _print_json(result) if args.json else _say("\n".join(said))
 
 
 def train(args: Namespace) -> None:
@@ -426,6 +445,13 @@ def _prepared(report: dict[str, Any], out: str) -> str:
         files = "file was" if n_left_out == 1 else "files were"
         lines.append(f"{n_left_out:,} {files} left out; {out}/report.json says why.")
     return "\n".join([*lines, f"Next: music-gpt train --tokens {out} --out runs/NAME"])
+
+
+def _verified(checked: dict[str, Any], out: str) -> str:
+    return (
+        f"{out}: all {checked['files']} files ({checked['bytes'] / 1e6:,.1f} MB) are as they were "
+        "written."
+    )
 
 
 def _trained(result: dict[str, Any]) -> str:

@@ -21,7 +21,16 @@ from music_gpt.pianist import Composition
 
 ROOT = Path(__file__).parent.parent
 VERBS = {
-    "prepare": ["--midi", "--out", "--json", "--workers", "--min-notes", "--split-by"],
+    "prepare": [
+        "--midi",
+        "--out",
+        "--json",
+        "--workers",
+        "--min-notes",
+        "--split-by",
+        "--verify",
+        "--litdata",
+    ],
     "train": [
         *("--config", "--tokens", "--out", "--resume", "--max-minutes", "--init-from", "--json"),
         *("--model.n_layers", "--data.transpose", "--optim.muon_lr", "--train.max_steps"),
@@ -204,6 +213,24 @@ def test_prepare_says_what_to_do_next(call: Any, midi_folder: Path, tmp_path: Pa
     assert "train:" in said.err
     assert "1 file was left out" in said.err
     assert f"Next: music-gpt train --tokens {tmp_path / 'tokens'} --out runs/NAME" in said.err
+
+
+def test_prepare_verifies_what_lies_in_a_tokens_folder(call: Any, tokens: Path) -> None:
+    assert call("prepare", "--verify", "--out", tokens, "--json").json["files"] == 8
+    said = call("prepare", "--verify", "--out", tokens)
+    assert (said.code, said.out) == (0, "")
+    assert "all 8 files" in said.err
+    shard = tokens / "train-00000.bin"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-2] + b"\0\0")
+    refused(call("prepare", "--verify", "--out", tokens), "train-00000.bin")
+    shard.write_bytes(whole)
+
+
+def test_prepare_without_a_folder_of_midi_files_says_what_is_missing(
+    call: Any, tmp_path: Path
+) -> None:
+    refused(call("prepare", "--out", tmp_path / "tokens"), "--midi is missing")
 
 
 def small_run(tokens: Path, out: Path) -> list[object]:

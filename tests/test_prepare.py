@@ -19,7 +19,7 @@ from data_prep.cache import Cache
 from data_prep.collect import MidiFile, collect
 from data_prep.prepare import prepare
 from music_gpt.config import PrepareConfig
-from music_gpt.corpus import Corpus, sha256_of
+from music_gpt.corpus import Corpus
 from music_gpt.errors import InputError
 from music_gpt.events import EOS, encode_notes
 from music_gpt.midi import midi_bytes, read_piece, write_midi
