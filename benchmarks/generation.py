@@ -21,8 +21,8 @@ import torch
 
 from music_gpt.checkpoint import load_checkpoint
 from music_gpt.config import ModelConfig, SamplingConfig
-from music_gpt.events import EOS, VELOCITY, encode_notes
-from music_gpt.generation import Decoder, Engine, Logits, TorchEngine, generate
+from music_gpt.events import EOS, VOCAB_SIZE, encode_notes, velocity_in_force
+from music_gpt.generation import Decoder, Engine, Logits, TorchEngine, draw, generate
 from music_gpt.grammar import Ending, Grammar, Ints, Start
 from music_gpt.midi import make_notes
 from music_gpt.model import GPT
@@ -68,7 +68,7 @@ def start_at(position: int) -> Start:
     """A beginning whose context has `position` ids: a scale that never ends."""
     notes = make_notes((i / 8, i / 8 + 0.1, 36 + i % 48, 64) for i in range(position))
     context = [EOS, *encode_notes(notes).tolist()][:position]
-    return Start(context=context, velocity=(64 - 1) // 4)
+    return Start(context=context, velocity=velocity_in_force(context))
 
 
 def rate(engine: Engine, start: Start, n_takes: int, n_events: int) -> float:
@@ -90,11 +90,9 @@ def first_event_seconds(engine: Engine, start: Start) -> float:
 
 def overhead_milliseconds(n_events: int = 500) -> float:
     """Milliseconds of grammar and sampler for one event of one take, without a network."""
-    from music_gpt.generation import draw
-
     grammar = Grammar(Start(), Ending.after(0, 600.0), SamplingConfig(), 1)
     rng, sampling = np.random.default_rng(1), SamplingConfig()
-    table = rng.standard_normal((n_events, 1, VELOCITY + 34))
+    table = rng.standard_normal((n_events, 1, VOCAB_SIZE))
     generator = torch.Generator().manual_seed(1)
     began = time.perf_counter()
     for logits in table:
