@@ -112,7 +112,7 @@ class RollDrawing {
   range() {
     let low = LOWEST;
     let high = HIGHEST;
-    for (const note of this.now.closed) {
+    for (const note of [...this.now.closed, ...this.now.open]) {
       low = Math.min(low, note.pitch - 1);
       high = Math.max(high, note.pitch + 1);
     }

@@ -1,12 +1,14 @@
 // Notes that may still be growing -> sound: a sampled piano on the AudioContext's own clock.
-// It knows seconds, pitches and velocities, and nothing of the page.
+// It knows seconds, pitches and velocities, and nothing of the page. The recipe is that of
+// piano_bank/README.md, so what is heard here is what the sound file holds.
 
 const AHEAD = 0.5; // seconds that are scheduled before they are heard
 const AHEAD_HIDDEN = 1.8; // a tab in the background is woken once a second only
 const TICK_MS = 60;
-const MASTER_GAIN = 0.251; // -12 dB
-// amplitude of a velocity: (offset + slope * velocity) squared, 40 dB from 1 to 127
-const DANNENBERG = { velocity_offset: 0.092857, velocity_slope: 0.00714286 };
+// what bank.json says of loudness, for a page that does not get it
+const PLAIN = { velocity_offset: 0.092857, velocity_slope: 0.00714286, gain_db: -6, limiter_threshold: 0.7 };
+const HALF_KEYBOARD = 43.5; // semitones from the middle of the piano to its last key
+const LIMITED = 16; // the limiter takes sums up to so many times full scale
 const LEAD = 0.9; // seconds of music that have to be there before a wait ends
 
 class PianoBank {
@@ -57,15 +59,26 @@ class PianoBank {
     return this.zones.find((zone) => pitch >= zone.low && pitch <= zone.high);
   }
 
+  // Amplitude of a velocity before the gain of its zone.
   level(velocity) {
-    const { velocity_offset: offset, velocity_slope: slope } = this.card || DANNENBERG;
-    return (offset + slope * velocity) ** 2;
+    const { velocity_offset: offset, velocity_slope: slope, gain_db } = this.card || PLAIN;
+    return (offset + slope * velocity) ** 2 * 10 ** (gain_db / 20);
   }
 }
 
+// Bends peaks above the threshold so that they stay below 1, and touches nothing below it.
+function limiterCurve(threshold) {
+  const n = 1 << 15;
+  const bend = (x) => {
+    const over = Math.max(0, Math.abs(x) - threshold) / (1 - threshold);
+    return over ? Math.sign(x) * (threshold + ((1 - threshold) * over) / (1 + over)) : x;
+  };
+  return Float32Array.from({ length: 2 * n + 1 }, (_, i) => bend((i / n - 1) * LIMITED));
+}
+
 class PianoPlayer {
-  // `music()` says what there is: {id, closed, open, front, end, growing}; closed and open are
-  // arrays of {start, end, pitch, velocity, key}.
+  // `music()` says what there is: {closed, open, front, end, growing}; closed and open are arrays
+  // of {start, end, pitch, velocity, key}.
   constructor(bank, music) {
     this.bank = bank;
     this.music = music;
@@ -90,13 +103,9 @@ class PianoPlayer {
   build() {
     this.context = new AudioContext({ latencyHint: "interactive" });
     this.master = this.context.createGain();
-    this.master.gain.value = MASTER_GAIN;
-    this.limiter = this.context.createDynamicsCompressor();
-    this.limiter.threshold.value = -6;
-    this.limiter.knee.value = 6;
-    this.limiter.ratio.value = 12;
-    this.limiter.attack.value = 0.003;
-    this.limiter.release.value = 0.2;
+    this.master.gain.value = 1 / LIMITED;
+    this.limiter = this.context.createWaveShaper();
+    this.limiter.curve = limiterCurve(PLAIN.limiter_threshold);
     this.meter = this.context.createAnalyser();
     this.meter.fftSize = 2048;
     this.master.connect(this.limiter).connect(this.meter).connect(this.context.destination);
@@ -174,7 +183,7 @@ class PianoPlayer {
     for (const note of music.closed) this.consider(note, now, until, note.end);
     for (const note of music.open) this.consider(note, now, until, Infinity);
     this.fresh = false;
-    this.letGo(music, now);
+    this.letGo(music);
     if (!music.growing && now >= music.end + 0.2) this.finish(music.end);
   }
 
@@ -220,6 +229,7 @@ class PianoPlayer {
 
   strikeSample(note, zone, gain, at, skip) {
     const { shelf_db, pan_width, pan_center } = this.bank.card;
+    const hold = zone.hold_seconds; // from here on the recording fades
     const source = this.context.createBufferSource();
     const rate = 2 ** ((note.pitch - zone.root) / 12 - zone.tune_cents / 1200);
     source.buffer = zone.buffer;
@@ -229,11 +239,10 @@ class PianoPlayer {
     source.loopEnd = zone.loop_end / zone.buffer.sampleRate;
     const shelf = this.context.createBiquadFilter(); // soft notes are darker
     shelf.type = "highshelf";
-    shelf.frequency.value = zone.shelf_hz;
+    shelf.frequency.value = zone.shelf_hz * rate;
     shelf.gain.value = shelf_db * (1 - note.velocity / 127);
     const pan = this.context.createStereoPanner();
-    pan.pan.value = Math.max(-1, Math.min(1, (pan_width * (note.pitch - pan_center)) / 44));
-    const hold = zone.hold_seconds / rate; // from here on the recording loops and fades
+    pan.pan.value = pan_width * Math.max(-1, Math.min(1, (note.pitch - pan_center) / HALF_KEYBOARD));
     const faded = Math.max(0, skip - hold) * zone.decay_db_per_second;
     const peak = this.bank.level(note.velocity) * 10 ** ((zone.gain_db - faded) / 20);
     gain.gain.setValueAtTime(skip ? 0 : peak, at);
@@ -241,7 +250,7 @@ class PianoPlayer {
     const fade = 8.686 / zone.decay_db_per_second; // time constant of so many dB a second
     gain.gain.setTargetAtTime(0, at + Math.max(0.02, hold - skip), fade);
     source.connect(shelf).connect(gain).connect(pan).connect(this.master);
-    source.start(at, skip < hold ? skip * rate : source.loopStart);
+    source.start(at, Math.min(skip * rate, source.loopStart));
     return { source, gain, tail: pan, damp: zone.release_seconds };
   }
 
@@ -270,7 +279,7 @@ class PianoPlayer {
   }
 
   // A key that was still down when it was struck here is released once its end is known.
-  letGo(music, now) {
+  letGo(music) {
     const waiting = [...this.voices.values()].filter((voice) => voice.open);
     if (waiting.length) {
       const ends = new Map(music.closed.map((note) => [note.key, note.end]));
