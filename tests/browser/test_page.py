@@ -4,16 +4,36 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
 from visitor import Visitor
 
+from music_gpt.audio import SAMPLE_RATE, render
 from music_gpt.midi import make_notes, read_piece, write_midi
+from music_gpt.ui.pianoroll import bank_address, file_text
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Visitor]
 
 FIELD = "#midi-file input[type=file]"
+PLAY_OFFLINE = """async ([script, bank_url, rows, rate]) => {
+  const [Bank, Player] = new Function(script + "; return [PianoBank, PianoPlayer]")();
+  const bank = new Bank(new URL(bank_url, location.href).href);
+  await bank.load();
+  const context = new OfflineAudioContext(2, 3 * rate, rate);
+  context.resume = () => {};
+  window.AudioContext = function () { return context; };
+  const closed = rows.map(([start, end, pitch, velocity]) =>
+    ({ start, end, pitch, velocity, key: start + ":" + pitch }));
+  const player = new Player(bank, () => ({ closed, open: [], end: 3, growing: false }));
+  player.play();
+  clearInterval(player.timer);
+  const sound = await context.startRendering();
+  const begin = Math.round(player.startedAt * rate);
+  return [0, 1].map((side) => Array.from(sound.getChannelData(side).slice(begin)));
+}"""
+"""What the page's player makes of some notes, faster than they sound."""
 
 
 @pytest.fixture
@@ -136,6 +156,18 @@ def test_the_playhead_keeps_the_time_of_the_sound(visit: Visit) -> None:
         }"""
     )
     assert abs(drift) < 0.02
+
+
+def test_what_is_heard_is_what_the_sound_file_holds(visit: Visit) -> None:
+    rows = [(0.0, 1.5, 60, 70), (0.0, 2.0, 64, 90), (0.1, 1.0, 33, 100), (0.2, 0.5, 96, 40)]
+    page = visit().open().page
+    arguments = [file_text("player.js"), bank_address(), rows, SAMPLE_RATE]
+    heard = np.array(page.evaluate(PLAY_OFFLINE, arguments))  # (2, n)
+    held = render(make_notes(rows)).T / 32768
+    for begin in range(0, 2 * SAMPLE_RATE, SAMPLE_RATE // 2):
+        ours, theirs = (sound[:, begin : begin + SAMPLE_RATE // 2] for sound in (heard, held))
+        assert np.linalg.norm(ours) == pytest.approx(np.linalg.norm(theirs), rel=0.06)
+        assert np.corrcoef(ours.ravel(), theirs.ravel())[0, 1] > 0.99
 
 
 def test_without_the_recorded_piano_a_plain_one_is_heard(visit: Visit) -> None:
