@@ -511,6 +511,8 @@ class SamplingConfig:
     """Longest wait in a row; the grammar mask forbids more."""
     max_note_seconds: float = 20.0
     """Longest note; the grammar mask ends it there."""
+    release_after_seconds: float = 2.5
+    """Notes that sound longer become ever likelier to be released."""
 
     def __post_init__(self) -> None:
         _require(
@@ -547,6 +549,12 @@ class SamplingConfig:
             _finite(self.max_note_seconds) and 0.1 <= self.max_note_seconds <= 120,
             "max_note_seconds",
             self.max_note_seconds,
+            "between 0.1 and 120",
+        )
+        _require(
+            _finite(self.release_after_seconds) and 0.1 <= self.release_after_seconds <= 120,
+            "release_after_seconds",
+            self.release_after_seconds,
             "between 0.1 and 120",
         )
 

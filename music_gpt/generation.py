@@ -388,14 +388,9 @@ class _Group:
         return _Group(self._engine, self._sampling, [take], grammar, watch)
 
 
-def _limited(logits: Logits, allowed: Mask, bias: tuple[Floats, Floats] | None) -> Floats:
+def _limited(logits: Logits, allowed: Mask, bias: Floats) -> Floats:
     """Logits (B, V) in float64, -inf for what is not allowed."""
-    limited = np.where(allowed, logits.astype(np.float64), -np.inf)
-    if bias is not None:
-        limited[:, NOTE_ON:NOTE_OFF] += bias[0][:, None]
-        limited[:, VELOCITY:EOS] += bias[0][:, None]
-        limited[:, EOS] += bias[1]
-    return limited
+    return np.where(allowed, logits.astype(np.float64) + bias, -np.inf)
 
 
 def generate(

@@ -36,6 +36,8 @@ FADE_NATS = 4.0
 """How much less likely an onset has become when onsets stop."""
 END_NATS = 4.0
 """How much likelier EOS is made for a piece that looks for its own ending."""
+RELEASE_NATS_PER_SECOND = 2.0
+"""How much likelier a release becomes with every second that a note has sounded too long."""
 
 SILENT = -1
 _PITCHES = np.arange(N_PITCHES)
@@ -129,6 +131,7 @@ class Grammar(Rows):
         self._seam, self._ending = start.seam, ending
         self._longest_wait = max(round(sampling.max_wait_seconds * FRAMES_PER_SECOND), 1)
         self._longest_note = round(sampling.max_note_seconds * FRAMES_PER_SECOND)
+        self._release_after = round(sampling.release_after_seconds * FRAMES_PER_SECOND)
         self.frame = np.full(n_takes, start.frame)
         self.onset = np.full((n_takes, N_PITCHES), SILENT)
         for pitch, frame in start.onsets.items():
@@ -191,14 +194,26 @@ class Grammar(Rows):
         longest = np.where(early, np.maximum(longest, needed), longest)
         return np.where(early, needed, 1), longest
 
-    def bias(self) -> tuple[Floats, Floats] | None:
-        """What is added to the logits of onsets and of EOS, each (B), or None for nothing."""
+    def bias(self) -> Floats:
+        """What is added to the logits, (B, V): onsets fade, overlong notes let go, the end nears.
+
+        A note whose release a network has once missed is seldom released later: in its corpus such
+        a thing does not happen. So the longer a note sounds past `release_after_seconds`, the
+        likelier its release is made.
+        """
         ending, frame = self._ending, self.frame
-        if frame.max() < (min(ending.earliest, ending.fade) if ending.own else ending.fade):
-            return None
-        faded: Floats = (frame - ending.fade) / max(ending.stop - ending.fade, 1)
-        ends = ending.own & (frame >= ending.earliest)
-        return -FADE_NATS * np.clip(faded, 0.0, 1.0), np.where(ends, END_NATS, 0.0)
+        bias = np.zeros((len(frame), VOCAB_SIZE))
+        overtime = np.where(self.onset >= 0, frame[:, None] - self.onset - self._release_after, 0)
+        per_frame = RELEASE_NATS_PER_SECOND / FRAMES_PER_SECOND
+        bias[:, NOTE_OFF:TIME_SHIFT] = per_frame * np.maximum(overtime, 0)
+        if frame.max() > ending.fade:
+            faded = (frame - ending.fade) / max(ending.stop - ending.fade, 1)
+            fading = FADE_NATS * np.clip(faded, 0.0, 1.0)[:, None]  # (B, 1)
+            bias[:, NOTE_ON:NOTE_OFF] -= fading
+            bias[:, VELOCITY:EOS] -= fading
+        if ending.own:
+            bias[:, EOS] = np.where(frame >= ending.earliest, END_NATS, 0.0)
+        return bias
 
     def advance(self, ids: Ints) -> None:
         """One more event in each take, ids (B)."""

@@ -109,6 +109,7 @@ BAD: list[tuple[type, str, list[Any], str]] = [
     (SamplingConfig, "min_p", [-0.1, 1, math.nan], "at least 0 and below 1"),
     (SamplingConfig, "max_wait_seconds", [0, 61, math.nan], "between 0.01 and 60"),
     (SamplingConfig, "max_note_seconds", [0, 121, math.inf], "between 0.1 and 120"),
+    (SamplingConfig, "release_after_seconds", [0, 121, math.nan], "between 0.1 and 120"),
 ]
 BAD_PAGE = [
     (PageConfig, field.name, [0, -1, math.nan, "1"], "above 0")

@@ -277,12 +277,23 @@ def test_the_end_comes_when_nothing_sounds_and_the_length_is_reached():
 def test_onsets_grow_rarer_before_they_stop():
     ending = Ending.after(0, 20.0)
     grammar = Grammar(Start(frame=ending.fade - 1), ending, PLAIN, 1)
-    assert grammar.bias() is None
+    assert not grammar.bias().any()
     grammar = Grammar(Start(frame=(ending.fade + ending.stop) // 2), ending, PLAIN, 1)
+    bias = grammar.bias()[0]
+    assert -4.0 < bias[60] < -1.0
+    assert bias[VELOCITY] == bias[60]
+    assert not bias[NOTE_OFF:VELOCITY].any()
+    assert bias[EOS] == 0.0
+
+
+def test_a_note_that_sounds_too_long_becomes_ever_likelier_to_be_released():
+    start = Start(frame=400, onsets={60: 0, 64: 300})
+    grammar = Grammar(start, Ending.after(0, 60.0), SamplingConfig(release_after_seconds=3.0), 2)
     bias = grammar.bias()
-    assert bias is not None
-    assert -4.0 < bias[0][0] < -1.0
-    assert bias[1][0] == 0.0
+    assert bias[:, NOTE_OFF + 60].tolist() == pytest.approx([2.0, 2.0])
+    assert np.count_nonzero(bias) == 2
+    grammar.advance(np.array([TIME_SHIFT + 49, TIME_SHIFT + 99]))
+    assert grammar.bias()[:, NOTE_OFF + 60].tolist() == pytest.approx([3.0, 4.0])
 
 
 def test_a_piece_may_look_for_its_own_ending():
