@@ -238,11 +238,11 @@ class Composition:
 
     def midi(self, take: int = 0) -> PrettyMIDI:
         """The take as a PrettyMIDI, with the settings in a text event."""
-        return to_pretty_midi(self._file_notes(take), text=self._file_text(take))
+        return to_pretty_midi(self._file_notes(take), text=settings_text(self.settings(take)))
 
     def write(self, path: str | Path, take: int = 0) -> None:
         """Write the take to a MIDI file, whole or not at all, with the settings in a text event."""
-        write_midi(self._file_notes(take), path, text=self._file_text(take))
+        write_midi(self._file_notes(take), path, text=settings_text(self.settings(take)))
 
     def _file_notes(self, take: int) -> Notes:
         """The notes with or without the prompt, as it was asked for."""
@@ -253,9 +253,14 @@ class Composition:
         notes["end"] -= self.seam_seconds
         return notes
 
-    def _file_text(self, take: int) -> str:
-        settings = json.dumps(self.settings(take), sort_keys=True, ensure_ascii=False)
-        return f"music-gpt {settings}"
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """What goes into a MIDI file as a text event: all that made the take, as one line of JSON.
+
+    >>> settings_text({"seed": 7})
+    'music-gpt {"seed": 7}'
+    """
+    return f"music-gpt {json.dumps(dict(settings), sort_keys=True, ensure_ascii=False)}"
 
 
 # --- the pianist ---------------------------------------------------------------------------------

@@ -16,19 +16,17 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 
 from music_gpt import audio, midi
 from music_gpt.config import MidiLimits, PageConfig, SamplingConfig
 from music_gpt.errors import InputError
+from music_gpt.pianist import Pianist, settings_text
 from music_gpt.ui import visit as visits
 from music_gpt.ui.pianoroll import read_selection
 from music_gpt.ui.visit import RollValue, Visit, Wish
-
-if TYPE_CHECKING:
-    from music_gpt.pianist import Pianist
 
 PROMPTS = Path(__file__).parent.parent / "prompts"
 NOTHING = "nothing"
@@ -174,7 +172,7 @@ class Desk:
         chosen = visit.takes[take]
         path = self._shelf.path(visits.file_stem(visit.name, chosen, take) + suffix)
         if suffix == ".mid":
-            midi.write_midi(chosen.notes, path, text=visits.settings_text(chosen))
+            midi.write_midi(chosen.notes, path, text=settings_text(chosen.settings))
         else:
             audio.write_audio(chosen.notes, path)
         return path

@@ -6,7 +6,6 @@ knows the pianist and notes, but neither Gradio nor the browser.
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import time
@@ -247,11 +246,6 @@ def file_stem(name: str, take: Take, number: int) -> str:
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "music"
     return f"{words}-take-{number + 1}-seed-{take.settings['seed']}"
-
-
-def settings_text(take: Take) -> str:
-    """What goes into the MIDI file as a text event: settings and seed as one line of JSON."""
-    return "music-gpt " + json.dumps(take.settings, default=float, sort_keys=True)
 
 
 def silence() -> Notes:
