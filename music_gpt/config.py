@@ -26,8 +26,17 @@ def _require(condition: bool, name: str, value: object, allowed: str) -> None:
         raise InputError(f"{name} is {value!r}, but it has to be {allowed}.")
 
 
+def _check(config: object, name: str, condition: bool, allowed: str) -> None:
+    """`_require` for the field `name` of a configuration."""
+    _require(condition, name, getattr(config, name), allowed)
+
+
 def _finite(value: object) -> bool:
     return _is_number(value, (int, float)) and abs(cast(float, value)) < math.inf
+
+
+def _within(value: object, low: float, high: float = math.inf) -> bool:
+    return _finite(value) and low <= cast(float, value) <= high
 
 
 def _whole(value: object, low: int, high: float = math.inf) -> bool:
@@ -92,16 +101,16 @@ class ModelConfig:
         for name in ("bias", "qkv_bias", "head_bias", "tie_head", "qk_norm", "zero_init"):
             value = getattr(self, name)
             _require(isinstance(value, bool), name, value, "true or false")
-        _require(
-            self.d_model % self.n_heads == 0,
+        _check(
+            self,
             "n_heads",
-            self.n_heads,
+            self.d_model % self.n_heads == 0,
             f"a divisor of d_model ({self.d_model})",
         )
-        _require(
-            self.n_heads % self.n_kv_heads == 0,
+        _check(
+            self,
             "n_kv_heads",
-            self.n_kv_heads,
+            self.n_heads % self.n_kv_heads == 0,
             f"a divisor of n_heads ({self.n_heads})",
         )
         _require(
@@ -110,20 +119,13 @@ class ModelConfig:
             self.d_head,
             "even for rotary positions",
         )
-        _require(self.norm in ("pre", "post"), "norm", self.norm, "'pre' or 'post'")
-        _require(
-            self.activation in ("gelu", "relu"), "activation", self.activation, "'gelu' or 'relu'"
-        )
-        _require(
-            self.positions in ("rope", "learned"),
-            "positions",
-            self.positions,
-            "'rope' or 'learned'",
-        )
-        _require(
-            _finite(self.dropout) and 0 <= self.dropout < 1,
+        _check(self, "norm", self.norm in ("pre", "post"), "'pre' or 'post'")
+        _check(self, "activation", self.activation in ("gelu", "relu"), "'gelu' or 'relu'")
+        _check(self, "positions", self.positions in ("rope", "learned"), "'rope' or 'learned'")
+        _check(
+            self,
             "dropout",
-            self.dropout,
+            _finite(self.dropout) and 0 <= self.dropout < 1,
             "at least 0 and below 1",
         )
 
@@ -230,12 +232,7 @@ class DataConfig:
         ):
             value = getattr(self, name)
             _require(_whole(value, low, high), name, value, allowed)
-        _require(
-            _finite(self.stretch) and 0 <= self.stretch <= 0.5,
-            "stretch",
-            self.stretch,
-            "between 0 and 0.5",
-        )
+        _check(self, "stretch", _within(self.stretch, 0, 0.5), "between 0 and 0.5")
 
 
 @dataclass(frozen=True)
@@ -274,38 +271,21 @@ class OptimConfig:
         for name in ("muon_momentum", "ema"):
             value = getattr(self, name)
             _require(_finite(value) and 0 <= value < 1, name, value, "at least 0 and below 1")
-        _require(
+        _check(
+            self,
+            "betas",
             isinstance(self.betas, (tuple, list))
             and len(self.betas) == 2
             and all(_finite(b) and 0 <= b < 1 for b in self.betas),
-            "betas",
-            self.betas,
             "two numbers, at least 0 and below 1",
         )
-        _require(
-            _finite(self.weight_decay) and self.weight_decay >= 0,
-            "weight_decay",
-            self.weight_decay,
-            "0 or more",
-        )
-        _require(
-            _whole(self.warmup_steps, 0),
-            "warmup_steps",
-            self.warmup_steps,
-            "a whole number, 0 or more",
-        )
+        _check(self, "weight_decay", _within(self.weight_decay, 0), "0 or more")
+        _check(self, "warmup_steps", _whole(self.warmup_steps, 0), "a whole number, 0 or more")
         for name in ("cooldown", "final_lr"):
             value = getattr(self, name)
-            _require(_finite(value) and 0 <= value <= 1, name, value, "between 0 and 1")
-        _require(
-            self.optimizer in ("muon", "adamw"), "optimizer", self.optimizer, "'muon' or 'adamw'"
-        )
-        _require(
-            self.schedule in ("linear", "cosine"),
-            "schedule",
-            self.schedule,
-            "'linear' or 'cosine'",
-        )
+            _require(_within(value, 0, 1), name, value, "between 0 and 1")
+        _check(self, "optimizer", self.optimizer in ("muon", "adamw"), "'muon' or 'adamw'")
+        _check(self, "schedule", self.schedule in ("linear", "cosine"), "'linear' or 'cosine'")
 
 
 @dataclass(frozen=True)
@@ -315,7 +295,7 @@ class TrainConfig:
     max_steps: int = 0
     """Steps after which the run ends; 0 leaves the end to `epochs` or `max_minutes`."""
     epochs: float = 1.0
-    """Passes over the training split, used when max_steps is 0."""
+    """Passes over the training split, where neither max_steps nor max_minutes bounds the run."""
     max_minutes: float = 0.0
     """Minutes of training after which the run ends, cooled down; 0 for no such bound."""
     accumulate: int = 1
@@ -342,37 +322,37 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("max_minutes", "epochs"):
             value = getattr(self, name)
-            _require(_finite(value) and value >= 0, name, value, "0 or more")
+            _require(_within(value, 0), name, value, "0 or more")
         for name in ("max_steps", "validate_tokens"):
             value = getattr(self, name)
             _require(_whole(value, 0), name, value, "a whole number, 0 or more")
-        _require(
-            bool(self.max_steps or self.max_minutes or self.epochs),
+        _check(
+            self,
             "epochs",
-            self.epochs,
+            bool(self.max_steps or self.max_minutes or self.epochs),
             "above 0 where neither max_steps nor max_minutes says when the run ends",
         )
         for name in ("accumulate", "validate_every_steps", "devices", "num_nodes"):
             value = getattr(self, name)
             _require(_whole(value, 1), name, value, "a whole number from 1 up")
         _require_seed(self.seed)
-        _require(isinstance(self.compile, bool), "compile", self.compile, "true or false")
-        _require(
-            _finite(self.save_every_minutes) and self.save_every_minutes > 0,
+        _check(self, "compile", isinstance(self.compile, bool), "true or false")
+        _check(
+            self,
             "save_every_minutes",
-            self.save_every_minutes,
+            _finite(self.save_every_minutes) and self.save_every_minutes > 0,
             "a number above 0",
         )
-        _require(
-            self.precision in ("auto", "bf16", "fp32"),
+        _check(
+            self,
             "precision",
-            self.precision,
+            self.precision in ("auto", "bf16", "fp32"),
             "'auto', 'bf16' or 'fp32'",
         )
-        _require(
-            self.device in ("auto", "cpu", "cuda", "mps"),
+        _check(
+            self,
             "device",
-            self.device,
+            self.device in ("auto", "cpu", "cuda", "mps"),
             "'auto', 'cpu', 'cuda' or 'mps'",
         )
 
@@ -447,15 +427,10 @@ class PrepareConfig:
     optional, copied to pieces.jsonl."""
 
     def __post_init__(self) -> None:
-        _require(
-            _whole(self.workers, 0, 256),
-            "workers",
-            self.workers,
-            "a whole number between 0 and 256",
-        )
+        _check(self, "workers", _whole(self.workers, 0, 256), "a whole number between 0 and 256")
         for name in ("validation", "test"):
             value = getattr(self, name)
-            _require(_finite(value) and 0 <= value <= 0.5, name, value, "between 0 and 0.5")
+            _require(_within(value, 0, 0.5), name, value, "between 0 and 0.5")
         _require(
             self.validation + self.test < 1,
             "validation + test",
@@ -474,25 +449,15 @@ class PrepareConfig:
             _require(
                 _finite(value) and 0 <= value <= highest, name, value, f"between 0 and {highest}"
             )
-        _require(
-            _finite(self.max_notes_per_second) and self.max_notes_per_second > 0,
+        _check(
+            self,
             "max_notes_per_second",
-            self.max_notes_per_second,
+            _finite(self.max_notes_per_second) and self.max_notes_per_second > 0,
             "a number above 0",
         )
-        _require(
-            _finite(self.min_seconds) and self.min_seconds >= 0,
-            "min_seconds",
-            self.min_seconds,
-            "0 or more",
-        )
+        _check(self, "min_seconds", _within(self.min_seconds, 0), "0 or more")
         _require_seed(self.seed)
-        _require(
-            _finite(self.max_gap_seconds) and self.max_gap_seconds >= 1,
-            "max_gap_seconds",
-            self.max_gap_seconds,
-            "1 or more",
-        )
+        _check(self, "max_gap_seconds", _within(self.max_gap_seconds, 1), "1 or more")
 
 
 @dataclass(frozen=True)
@@ -515,46 +480,26 @@ class SamplingConfig:
     """Notes that sound longer become ever likelier to be released."""
 
     def __post_init__(self) -> None:
-        _require(
-            _finite(self.temperature) and 0 <= self.temperature <= 10,
-            "temperature",
-            self.temperature,
-            "between 0 and 10",
-        )
-        _require(
-            _whole(self.top_k, 0),
-            "top_k",
-            self.top_k,
-            "a whole number, 0 or more",
-        )
-        _require(
-            _finite(self.top_p) and 0 < self.top_p <= 1,
-            "top_p",
-            self.top_p,
-            "above 0 and at most 1",
-        )
-        _require(
-            _finite(self.min_p) and 0 <= self.min_p < 1,
-            "min_p",
-            self.min_p,
-            "at least 0 and below 1",
-        )
-        _require(
-            _finite(self.max_wait_seconds) and 0.01 <= self.max_wait_seconds <= 60,
+        _check(self, "temperature", _within(self.temperature, 0, 10), "between 0 and 10")
+        _check(self, "top_k", _whole(self.top_k, 0), "a whole number, 0 or more")
+        _check(self, "top_p", _finite(self.top_p) and 0 < self.top_p <= 1, "above 0 and at most 1")
+        _check(self, "min_p", _finite(self.min_p) and 0 <= self.min_p < 1, "at least 0 and below 1")
+        _check(
+            self,
             "max_wait_seconds",
-            self.max_wait_seconds,
+            _within(self.max_wait_seconds, 0.01, 60),
             "between 0.01 and 60",
         )
-        _require(
-            _finite(self.max_note_seconds) and 0.1 <= self.max_note_seconds <= 120,
+        _check(
+            self,
             "max_note_seconds",
-            self.max_note_seconds,
+            _within(self.max_note_seconds, 0.1, 120),
             "between 0.1 and 120",
         )
-        _require(
-            _finite(self.release_after_seconds) and 0.1 <= self.release_after_seconds <= 120,
+        _check(
+            self,
             "release_after_seconds",
-            self.release_after_seconds,
+            _within(self.release_after_seconds, 0.1, 120),
             "between 0.1 and 120",
         )
 
@@ -584,9 +529,9 @@ class PageConfig:
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
             _require(_finite(value) and value > 0, f.name, value, "a number above 0")
-        _require(
-            self.min_seconds <= self.max_seconds,
+        _check(
+            self,
             "min_seconds",
-            self.min_seconds,
+            self.min_seconds <= self.max_seconds,
             f"at most max_seconds ({self.max_seconds:g})",
         )
