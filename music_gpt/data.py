@@ -158,6 +158,9 @@ class CropBatches(IterableDataset[Tensor]):
             ids = stretch_ids(ids, factor)
         if bins:
             ids = shift_velocity_ids(ids, bins)
+        too_many = len(ids) - (self.context + 1)
+        if too_many > 0 and start > 0 and start + n_read >= len(piece):
+            ids = cut_crop(ids, too_many, self.context + 1)  # the last crop keeps the end
         ids = ids[: self.context + 1]
         if crops.transpose[i]:
             ids = transpose_ids(ids, int(crops.transpose[i]), low=LOWEST_KEY, high=HIGHEST_KEY)

@@ -255,6 +255,20 @@ def test_an_augmented_crop_of_a_long_piece_is_still_full(tmp_path: Path) -> None
     assert set(full) == {129}
 
 
+def test_the_last_crop_of_a_piece_keeps_its_end_however_it_is_stretched(tmp_path: Path) -> None:
+    split = split_of(tmp_path / "tokens", [400, 300, 500])
+    source = CropBatches(split, 128, DataConfig(stretch=0.3, velocity_bins=0, transpose=0), seed=1)
+    ends = 0
+    for epoch in range(4):
+        crops = source._crops_of_epoch(epoch)
+        for i in np.flatnonzero(crops.start + 129 >= split.length[crops.piece]).tolist():
+            ids = source.crop(epoch * source.crops_per_epoch + i)
+            ends += 1
+            assert ids[-1] == EOS
+            assert len(ids) <= 129
+    assert ends == 12
+
+
 # --- batches ----------------------------------------------------------------------------------
 
 
