@@ -14,6 +14,8 @@ BASE, TOP = 148.0, 12.0
 """Where bars stand, and where the highest one ends."""
 LABEL_DROP = 16.0
 ROLL_WIDTH, ROLL_HEIGHT = 960.0, 150.0
+ROLL_LEFT = 24.0
+"""Where the notes begin, right of the names of the octaves."""
 ROLL_SECONDS = 60.0
 """So much of a piece is drawn, from its beginning."""
 N_SHADES = 4
@@ -57,10 +59,10 @@ def piano_roll(notes: Notes, caption: str) -> str:
     shown = notes[notes["start"] < ROLL_SECONDS]
     low = int(shown["pitch"].min()) - PITCH_MARGIN
     high = int(shown["pitch"].max()) + PITCH_MARGIN
-    scale, row = ROLL_WIDTH / ROLL_SECONDS, ROLL_HEIGHT / (high - low + 1)
+    scale, row = (ROLL_WIDTH - ROLL_LEFT) / ROLL_SECONDS, ROLL_HEIGHT / (high - low + 1)
     lines = "".join(
         f'<path class="octave" d="M0 {(high - pitch + 1) * row:.1f}H{ROLL_WIDTH:g}"/>'
-        f'<text x="3" y="{(high - pitch + 1) * row - 2:.1f}">C{pitch // 12 - 1}</text>'
+        f'<text x="0" y="{(high - pitch + 1) * row - 2:.1f}">C{pitch // 12 - 1}</text>'
         for pitch in range(low, high + 1)
         if pitch % 12 == 0
     )
@@ -68,7 +70,7 @@ def piano_roll(notes: Notes, caption: str) -> str:
     paths = []
     for number in range(N_SHADES):
         boxes = "".join(
-            f"M{start * scale:.1f} {(high - pitch) * row:.1f}h{max((end - start) * scale, 1):.1f}"
+            f"M{ROLL_LEFT + start * scale:.1f} {(high - pitch) * row:.1f}h{max((end - start) * scale, 1):.1f}"
             f"v{max(row - 0.4, 0.6):.1f}h-{max((end - start) * scale, 1):.1f}z"
             for start, end, pitch in zip(
                 shown["start"][shade == number].tolist(),

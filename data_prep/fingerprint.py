@@ -24,7 +24,7 @@ SKETCH_SIZE = 1024
 
 TIMED_INTERVALS = 6
 """Intervals in one hash with times: no hand plays so many twice within the same 10 ms."""
-TIMED_SKETCH_SIZE = 128
+TIMED_SKETCH_SIZE = 512
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -74,27 +74,32 @@ def _chord_heads(starts: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
 def _turns(voice: npt.NDArray[np.int64], salt: int) -> Hashes:
     """A hash of every window of intervals in the voice that is not everybody's."""
     intervals = np.diff(voice).astype(np.int16)  # small numbers are sorted many times as fast
-    if len(intervals) < N_INTERVALS:
-        return np.zeros(0, dtype=np.uint64)
-    windows = np.lib.stride_tricks.sliding_window_view(intervals, N_INTERVALS)  # (W, n)
-    ordered = np.sort(windows, axis=1)
-    different = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
-    telling = different >= MIN_DIFFERENT
-    for period in (2, 3, 4):
-        # a window repeats itself if all of its intervals equal those one period before
-        equal = np.cumsum(np.append(False, intervals[period:] == intervals[:-period]))
-        span = N_INTERVALS - period
-        telling &= equal[span:] - equal[:-span] < span
-    return _mix(windows[telling], salt)
+    return _mix(_telling_windows(intervals, intervals, N_INTERVALS), salt)
 
 
 def _timed_turns(voice: npt.NDArray[np.int64], starts: npt.NDArray[np.float64]) -> Hashes:
-    """A hash of every window of intervals with the 10 ms in which each one lasts."""
-    waits = np.diff(np.rint(starts * 100).astype(np.int64))
-    if len(waits) < TIMED_INTERVALS:
-        return np.zeros(0, dtype=np.uint64)
-    steps = (np.diff(voice) * 1024 + np.minimum(waits, 1023)).astype(np.int32)
-    return _mix(np.lib.stride_tricks.sliding_window_view(steps, TIMED_INTERVALS), salt=3)
+    """A hash of every such window with the 10 ms in which each interval lasts."""
+    intervals = np.diff(voice)
+    waits = np.minimum(np.diff(np.rint(starts * 100).astype(np.int64)), 1023)
+    timed = (intervals * 1024 + waits).astype(np.int32)
+    return _mix(_telling_windows(timed, intervals.astype(np.int16), TIMED_INTERVALS), salt=3)
+
+
+def _telling_windows(
+    values: npt.NDArray[np.integer], intervals: npt.NDArray[np.int16], n: int
+) -> npt.NDArray[np.integer]:
+    """(W, n) windows of the values where the intervals are no scale, trill or broken chord."""
+    if len(intervals) < n:
+        return values[:0].reshape(0, n)
+    ordered = np.sort(np.lib.stride_tricks.sliding_window_view(intervals, n), axis=1)
+    telling = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1) >= MIN_DIFFERENT
+    for period in (2, 3, 4):
+        # a window repeats itself if all of its intervals equal those one period before
+        equal = np.cumsum(np.append(False, intervals[period:] == intervals[:-period]))
+        span = n - period
+        telling &= equal[span:] - equal[:-span] < span
+    windows: npt.NDArray[np.integer] = np.lib.stride_tricks.sliding_window_view(values, n)[telling]
+    return windows
 
 
 def _mix(windows: npt.NDArray[np.integer], salt: int) -> Hashes:

@@ -116,7 +116,7 @@ def _divide(
         n, lambda i: cache.timed_sketch(int(rows[i])), scratch, sketch_size=TIMED_SKETCH_SIZE
     )
     checksums = (file.digest.hex() for file in kept)
-    names = composition_names(compositions(n, alike), checksums)
+    names = composition_names(compositions(n, alike, recordings), checksums)
     told = ((i, lists.split_of(name)) for i, name in enumerate(kept.names()))
     splits = assign_splits(
         names,

@@ -76,8 +76,7 @@ def build_report(outcome: Outcome, cache: Cache, *, seed: int) -> dict[str, Any]
             for i in highest_across_splits(outcome.alike, outcome.splits)
         ],
         "same_recordings": [
-            _pair(outcome, outcome.recordings, int(i))
-            for i in np.flatnonzero(outcome.recordings.similarity >= SAME_RECORDING)
+            _pair(outcome, outcome.recordings, i) for i in _same_recordings(outcome.recordings)
         ],
         "shared_compositions": {
             name: files for name, files in sorted(members.items()) if len(files) > 1
@@ -144,6 +143,13 @@ def _histogram(values: Any, edges: Sequence[int]) -> dict[str, list[int]]:
     """Pieces from each edge up to the next; the last bar is open."""
     bars = np.searchsorted(edges, values, side="right") - 1
     return {"from": list(edges), "pieces": np.bincount(bars, minlength=len(edges)).tolist()}
+
+
+def _same_recordings(pairs: Pairs) -> list[int]:
+    """Positions in `pairs` of the files that share a recording, likest first."""
+    same = np.flatnonzero(pairs.similarity >= SAME_RECORDING)
+    order = np.argsort(-pairs.similarity[same], kind="stable")
+    return [int(i) for i in same[order]]
 
 
 def _pair(outcome: Outcome, pairs: Pairs, i: int) -> dict[str, Any]:

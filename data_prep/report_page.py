@@ -34,13 +34,14 @@ h3 { font-size: 15px; margin: 0 0 10px; }
 p { margin: 0 0 16px; color: var(--faint); max-width: 68ch; }
 .tiles, .charts { display: grid; gap: 14px; }
 .tiles { grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); margin: 26px 0 14px; }
-.charts { grid-template-columns: repeat(auto-fit, minmax(330px, 1fr)); margin-top: 16px; }
+.charts { grid-template-columns: repeat(auto-fit, minmax(min(400px, 100%), 1fr));
+  margin-top: 14px; }
 .card { background: var(--card); border: 1px solid var(--line); border-radius: 12px;
   padding: 16px 18px; min-width: 0; }
 .tile b { display: block; font-size: 26px; font-weight: 650; letter-spacing: -0.02em;
   font-variant-numeric: tabular-nums; }
 .tile span, small { color: var(--faint); font-size: 13px; }
-svg { display: block; width: 100%; height: auto; }
+svg { display: block; width: 100%; height: auto; overflow: visible; }
 svg text { fill: var(--faint); font-size: 11px; }
 .bar { fill: var(--train); } .bar:hover { opacity: 0.75; }
 .black { fill: var(--black-key); }
@@ -59,9 +60,11 @@ table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th { text-align: left; font-weight: 500; color: var(--faint); }
 th, td { padding: 5px 14px 5px 0; border-top: 1px solid var(--line); vertical-align: top; }
 tr:first-child > th { border-top: 0; }
+td.name { width: 46%; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.name { overflow-wrap: anywhere; }
-.composers { display: grid; grid-template-columns: max-content 1fr max-content; gap: 5px 12px;
+.name { overflow-wrap: anywhere; min-width: 11em; }
+.composers { display: grid; gap: 5px 12px;
+  grid-template-columns: fit-content(60%) 1fr max-content;
   align-items: center; font-size: 14px; }
 .composers div { height: 12px; border-radius: 3px; background: var(--train); min-width: 2px; }
 details { border-top: 1px solid var(--line); padding: 8px 0; }
@@ -103,18 +106,20 @@ def _head(report: Mapping[str, Any]) -> str:
         (f"{report['pieces']:,}", "pieces"),
         (f"{report['compositions']:,}", "compositions"),
         (f"{hours:,.1f}", "hours of music"),
-        (f"{sum(split['notes'] for split in splits):,}", "notes"),
-        (f"{sum(split['tokens'] for split in splits):,}", "tokens"),
+        (_rounded(sum(split["notes"] for split in splits)), "notes"),
+        (_rounded(sum(split["tokens"] for split in splits)), "tokens"),
         (f"{len(report['left_out']):,}", "files left out"),
     ]
     boxes = "".join(f'<div class="card tile"><b>{a}</b><span>{b}</span></div>' for a, b in tiles)
-    files = f"{report['midi_files']:,} MIDI {_plural(report['midi_files'], 'file')}"
-    kept = f"{report['pieces']:,} of them {'is' if report['pieces'] == 1 else 'are'}"
-    return (
-        f"<h1>Corpus report</h1><p>{files} were found; {kept} in the corpus, and "
-        "each of the others has its reason below.</p>"
-        f'<div class="tiles">{boxes}</div>'
-    )
+    found, kept = report["midi_files"], report["pieces"]
+    if kept == found:
+        told = f"All {found:,} MIDI files that were found are in the corpus."
+    else:
+        told = (
+            f"Of {found:,} MIDI files that were found, {kept:,} are in the corpus, and each of the "
+            "others has its reason below."
+        )
+    return f'<h1>Corpus report</h1><p>{told}</p><div class="tiles">{boxes}</div>'
 
 
 def _splits(splits: Mapping[str, Mapping[str, Any]]) -> str:
@@ -124,7 +129,7 @@ def _splits(splits: Mapping[str, Mapping[str, Any]]) -> str:
         for name, split in splits.items()
     )
     rows = [
-        [f'<b class="dot {name}"></b>{name}', *(f"{split[column]:,}" for column in columns)]
+        [f'<b class="dot {name}"></b>{name}', *(_told(split[column]) for column in columns)]
         for name, split in splits.items()
     ]
     return (
@@ -243,7 +248,7 @@ def _leaks(report: Mapping[str, Any]) -> str:
     else:
         parts.append('<div class="card"><h3>No piece is like one in another split.</h3></div>')
     if twins:
-        parts.append("<br>" + _pairs("Files that are the same recording", twins))
+        parts.append("<br>" + _pairs("Files that hold the same recording, whole or in part", twins))
     return "".join(parts)
 
 
@@ -252,8 +257,8 @@ def _pairs(title: str, pairs: Sequence[Mapping[str, Any]]) -> str:
         [
             f"{pair['similarity']:.0%}",
             *(
-                f'<span class="name"><b class="dot {pair[f"{end}_split"]}"></b>'
-                f"{escape(pair[end])}</span>"
+                f'<b class="dot {pair[f"{end}_split"]}" title="{pair[f"{end}_split"]}"></b>'
+                f"{escape(pair[end])}"
                 for end in ("first", "second")
             ),
         ]
@@ -293,7 +298,7 @@ def _table(head: Iterable[str], rows: Sequence[Sequence[str]], *, names_from: in
     def cells(row: Iterable[str], tag: str) -> Iterator[str]:
         for i, cell in enumerate(row):
             text = i >= names_from if names_from >= 0 else i == 0
-            yield f"<{tag}>{cell}</{tag}>" if text else f'<{tag} class="number">{cell}</{tag}>'
+            yield f'<{tag} class="{"name" if text else "number"}">{cell}</{tag}>'
 
     lines = [f"<tr>{''.join(cells(head, 'th'))}</tr>"]
     lines += [f"<tr>{''.join(cells(row, 'td'))}</tr>" for row in rows]
@@ -303,6 +308,15 @@ def _table(head: Iterable[str], rows: Sequence[Sequence[str]], *, names_from: in
 def _clock(seconds: int) -> str:
     """60 -> 1 min, 90 -> 1.5 min."""
     return f"{seconds} s" if seconds < 60 else f"{seconds / 60:g} min"
+
+
+def _told(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:,.1f}"
+
+
+def _rounded(n: int) -> str:
+    """35651034 -> 35.7 M, which fits into a tile."""
+    return f"{n / 1e6:,.1f} M" if n >= 1e6 else f"{n:,}"
 
 
 def _notes(n: int) -> str:

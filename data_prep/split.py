@@ -13,17 +13,21 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from data_prep.similar import MIN_COMMON, Ints, Pairs
+from data_prep.similar import Ints, Pairs
 from music_gpt.corpus import SPLITS
 
 SAME_COMPOSITION = 0.08
 """Share of the turns of the shorter piece that two pieces of one composition have in common."""
-SAME_RECORDING = 0.2
+SAME_RECORDING = 0.1
 """Share of the turns with their times that two files of one recording have in common."""
 
 
-def compositions(n: int, pairs: Pairs) -> Ints:
-    """Number of the composition of each of `n` pieces: pieces that are alike, directly or not."""
+def compositions(n: int, alike: Pairs, recordings: Pairs | None = None) -> Ints:
+    """Number of the composition of each of `n` pieces: pieces that are alike, directly or not.
+
+    `recordings` joins pieces too: they compare turns with their times, and find a movement in a
+    long file where the others are too few.
+    """
     parent = list(range(n))
 
     def root(i: int) -> int:
@@ -32,10 +36,12 @@ def compositions(n: int, pairs: Pairs) -> Ints:
             i = parent[i]
         return i
 
-    same = (pairs.similarity >= SAME_COMPOSITION) & (pairs.common >= MIN_COMMON)
-    for a, b in zip(pairs.first[same].tolist(), pairs.second[same].tolist(), strict=True):
-        low, high = sorted((root(a), root(b)))
-        parent[high] = low
+    for pairs, least in ((alike, SAME_COMPOSITION), (recordings, SAME_RECORDING)):
+        if pairs is not None:
+            same = pairs.similarity >= least
+            for a, b in zip(pairs.first[same].tolist(), pairs.second[same].tolist(), strict=True):
+                low, high = sorted((root(a), root(b)))
+                parent[high] = low
     return np.array([root(i) for i in range(n)], dtype=np.int64)
 
 
