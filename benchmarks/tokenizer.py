@@ -9,13 +9,11 @@ thread; the runs alternate, and the medians count. It reads neither tempo change
 from __future__ import annotations
 
 import argparse
-import statistics
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from miditok import MIDILike
+from measuring import compare, midi_files, plain_midi_like
 from symusic import Score
 
 from music_gpt.errors import InputError
@@ -33,10 +31,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0, help="changes which files are taken")
     options = parser.parse_args()
-    paths = sorted(p for p in options.folder.rglob("*") if p.suffix.lower() in (".mid", ".midi"))
-    if options.files:
-        taken = np.random.default_rng(options.seed).permutation(len(paths))[: options.files]
-        paths = [paths[i] for i in sorted(taken)]
+    paths = midi_files(options.folder, options.files, options.seed)
     if not paths:
         parser.error(f"{options.folder} holds no MIDI files")
     pieces = dict(_pieces(paths))
@@ -91,57 +86,39 @@ def _largest_distance(pitch: np.ndarray, onset: np.ndarray, decoded: Notes) -> f
 def print_speed(paths: list[Path], pieces: list[Notes], repeats: int) -> None:
     """Notes a second and the ratio to the peer, from notes in memory and from files."""
     ours = PerformanceTokenizer()
-    settings = {**ours.config.to_dict(), "special_tokens": ["PAD", "EOS"]}
-    peer = MIDILike(type(ours.config)(**settings))
+    peer = plain_midi_like()
     scores = [Score(path) for path in paths]
     ids = [encode_notes(notes) for notes in pieces]
     peer_tokens = [peer.encode(score) for score in scores]
     n_notes = sum(len(notes) for notes in pieces)
-    _compare(
+    compare(
         "notes in memory -> ids",
         lambda: [encode_notes(notes) for notes in pieces],
         lambda: [peer.encode(score) for score in scores],
         n_notes,
         repeats,
     )
-    _compare(
+    compare(
         "ids -> notes in memory",
         lambda: [decode_ids(one) for one in ids],
         lambda: [peer.decode(one) for one in peer_tokens],
         n_notes,
         repeats,
     )
-    _compare(
+    compare(
         "MIDI file -> ids",
         lambda: [encode_notes(read_piece(path).sounding_notes) for path in paths],
         lambda: [peer.encode(path) for path in paths],
         n_notes,
         repeats,
     )
-    _compare(
+    compare(
         "MIDI file -> MidiTok's sequence",
         lambda: [ours.encode(path) for path in paths],
         lambda: [peer.encode(path) for path in paths],
         n_notes,
         repeats,
     )
-
-
-def _compare(
-    what: str, ours: Callable[[], object], peer: Callable[[], object], n_notes: int, repeats: int
-) -> None:
-    times = [(_seconds(ours), _seconds(peer)) for _ in range(repeats)]
-    mine, theirs = (statistics.median(column) for column in zip(*times, strict=True))
-    print(
-        f"{what:31} {n_notes / mine:,.0f} notes/s, MIDILike {n_notes / theirs:,.0f}: "
-        f"{theirs / mine:.1f} times"
-    )
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
 
 
 if __name__ == "__main__":

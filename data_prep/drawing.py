@@ -67,17 +67,15 @@ def piano_roll(notes: Notes, caption: str) -> str:
         if pitch % 12 == 0
     )
     shade = np.minimum(shown["velocity"].astype(int) * N_SHADES // 128, N_SHADES - 1)
+    left = ROLL_LEFT + shown["start"] * scale
+    width = np.maximum((np.minimum(shown["end"], ROLL_SECONDS) - shown["start"]) * scale, 1)
     paths = []
     for number in range(N_SHADES):
+        columns = (left, width, shown["pitch"])
+        rows = zip(*(column[shade == number].tolist() for column in columns), strict=True)
         boxes = "".join(
-            f"M{ROLL_LEFT + start * scale:.1f} {(high - pitch) * row:.1f}h{max((end - start) * scale, 1):.1f}"
-            f"v{max(row - 0.4, 0.6):.1f}h-{max((end - start) * scale, 1):.1f}z"
-            for start, end, pitch in zip(
-                shown["start"][shade == number].tolist(),
-                np.minimum(shown["end"], ROLL_SECONDS)[shade == number].tolist(),
-                shown["pitch"][shade == number].tolist(),
-                strict=True,
-            )
+            f"M{x:.1f} {(high - pitch) * row:.1f}h{w:.1f}v{max(row - 0.4, 0.6):.1f}h-{w:.1f}z"
+            for x, w, pitch in rows
         )
         paths.append(f'<path class="note shade{number}" d="{boxes}"/>' if boxes else "")
     return _svg(ROLL_WIDTH, ROLL_HEIGHT, lines + "".join(paths), caption)

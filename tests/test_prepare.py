@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from data_prep import encode
 from data_prep.cache import Cache
 from data_prep.collect import MidiFile, collect
+from data_prep.locking import locked
 from data_prep.prepare import prepare
 from music_gpt.config import PrepareConfig
 from music_gpt.corpus import Corpus
@@ -165,6 +167,7 @@ def test_ctrl_c_keeps_what_was_read_and_says_so(
 
 SCRIPT = """
 import sys
+from data_prep.locking import locked
 from data_prep.prepare import prepare
 from music_gpt.config import PrepareConfig
 if __name__ == "__main__":
@@ -175,8 +178,10 @@ if __name__ == "__main__":
 """
 
 
-def begin(script: Path, midi: Path, out: Path) -> subprocess.Popen[str]:
-    """Start prepare in a process of its own, and wait until it has stored something."""
+def begin(
+    script: Path, midi: Path, out: Path, until: Callable[[Path], bool]
+) -> subprocess.Popen[str]:
+    """Start prepare in a process of its own, and wait until the folder looks as it is to."""
     script.write_text(SCRIPT)
     root = Path(__file__).resolve().parents[1]
     process = subprocess.Popen(
@@ -187,18 +192,37 @@ def begin(script: Path, midi: Path, out: Path) -> subprocess.Popen[str]:
         start_new_session=True,
     )
     deadline = time.monotonic() + 60
-    while not list(out.glob(".cache/*/*.npz")) and process.poll() is None:
+    while not until(out) and process.poll() is None:
         assert time.monotonic() < deadline
-        time.sleep(0.002)
+        time.sleep(0.001)
     return process
 
 
+def stored(n_chunks: int) -> Callable[[Path], bool]:
+    return lambda out: len(list(out.glob(".cache/*/*.npz"))) >= n_chunks
+
+
+def writes(out: Path) -> bool:
+    return (out / ".writing").exists()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_run_that_is_killed_goes_on_to_the_same_bytes(how: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "until"),
+    [
+        (signal.SIGKILL, stored(1)),
+        (signal.SIGKILL, stored(8)),
+        (signal.SIGKILL, writes),
+        (signal.SIGINT, stored(1)),
+    ],
+    ids=["killed at once", "killed half way", "killed while it writes", "Ctrl-C"],
+)
+def test_a_run_that_is_killed_goes_on_to_the_same_bytes(
+    how: int, until: Callable[[Path], bool], tmp_path: Path
+) -> None:
     midi = write_folder(tmp_path / "midi", range(200))
     out = tmp_path / "out"
-    process = begin(tmp_path / "script.py", midi, out)
+    process = begin(tmp_path / "script.py", midi, out, until)
     os.kill(process.pid, how)
     _, said = process.communicate(timeout=60)
     if how == signal.SIGINT and process.returncode:  # it was not faster than the signal
@@ -208,6 +232,29 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(how: int, tmp_path: Path
     run(midi, out)
     run(midi, tmp_path / "fresh")
     assert content(out) == content(tmp_path / "fresh")
+
+
+def test_a_folder_that_another_run_writes_to_is_left_alone(midi: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with locked(out), pytest.raises(InputError, match="Another .* is writing to .*out; wait"):
+        run(midi, out)
+    assert not (out / "corpus.json").exists()
+    run(midi, out)  # the lock lies there still, and nobody holds it
+
+
+def test_a_script_needs_no_guard_to_call_prepare(tmp_path: Path) -> None:
+    midi = write_folder(tmp_path / "midi", range(50))
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.replace('if __name__ == "__main__":', "if True:"))
+    root = Path(__file__).resolve().parents[1]
+    subprocess.run(
+        [sys.executable, str(script), str(midi), str(tmp_path / "out")],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        check=True,
+        timeout=60,
+    )
+    run(midi, tmp_path / "one")
+    assert content(tmp_path / "out") == content(tmp_path / "one")
 
 
 def test_what_is_no_music_is_named_with_its_reason(midi: Path, tmp_path: Path) -> None:
@@ -223,6 +270,9 @@ def test_what_is_no_music_is_named_with_its_reason(midi: Path, tmp_path: Path) -
     one_key["pitch"] = 60
     write_midi(one_key, midi / "one key.mid")
     write_midi(changed(music(53, 2000), stretch=0.02), midi / "dense.mid")
+    low = music(54)
+    low["pitch"][::5] = 12
+    write_midi(low, midi / "low.mid")
     (midi / "notes.txt").write_text("a text")
     report = run(midi, tmp_path / "out")
     kinds = {left["name"]: left["kind"] for left in report["left_out"]}
@@ -237,13 +287,40 @@ def test_what_is_no_music_is_named_with_its_reason(midi: Path, tmp_path: Path) -
         "short.mid": "too short",
         "one key.mid": "too few pitches",
         "dense.mid": "too dense",
+        "low.mid": "out of range",
     }
     assert all(left["reason"].endswith(".") for left in report["left_out"])
     assert report["left_out_counts"]["double"] == 2
     assert report["other_files"] == {".txt": 1}
-    assert (report["midi_files"], report["pieces"]) == (22, 12)
+    assert (report["midi_files"], report["pieces"]) == (23, 12)
     written = json.loads((tmp_path / "out" / "report.json").read_text())
     assert {**written, "seconds_taken": report["seconds_taken"]} == report
+
+
+def test_scores_are_kept_unless_they_are_not_wanted(midi: Path, tmp_path: Path) -> None:
+    flat = music(60)
+    flat["velocity"] = 80
+    write_midi(flat, midi / "flat.mid")
+    strict = music(61)
+    strict["start"] = np.arange(len(strict)) // 2 * 0.25
+    strict["end"] = strict["start"] + 0.25
+    write_midi(strict, midi / "strict.mid")
+    assert run(midi, tmp_path / "out")["left_out"] == []
+    config = PrepareConfig(workers=1, min_velocity_spread=3, max_regularity=0.9)
+    report = run(midi, tmp_path / "out", config)
+    assert [(left["name"], left["kind"], left["reason"]) for left in report["left_out"]] == [
+        (
+            "flat.mid",
+            "flat velocity",
+            "Its velocities vary by 0.0, less than 3 (min_velocity_spread).",
+        ),
+        (
+            "strict.mid",
+            "quantised",
+            "Of its onsets 100% follow at machine-exact distances, more than 90% (max_regularity).",
+        ),
+    ]
+    assert report["left_out_counts"] == {"flat velocity": 1, "quantised": 1}
 
 
 def test_a_link_that_leads_back_is_followed_once(midi: Path, tmp_path: Path) -> None:

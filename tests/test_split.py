@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from data_prep.fingerprint import SKETCH_SIZE, Hashes, fingerprint
+from data_prep import similar
+from data_prep.fingerprint import (
+    SKETCH_SIZE,
+    TIMED_SKETCH_SIZE,
+    Hashes,
+    fingerprint,
+    fingerprints,
+)
 from data_prep.similar import COMMON_HASH, Pairs, similar_pairs
 from data_prep.split import (
+    SAME_RECORDING,
     assign_splits,
     composition_names,
     compositions,
@@ -37,6 +47,13 @@ def performed(notes: Notes, seed: int, *, slips: float = 0.02) -> Notes:
     wrong = rng.random(len(notes)) < slips
     played["pitch"][wrong] += 1
     return np.sort(played, order=["start", "pitch"])
+
+
+def recordings(pieces: list[Notes]) -> list[tuple[int, int]]:
+    sketches = [fingerprints(piece)[1] for piece in pieces]
+    pairs = similar_pairs(len(pieces), sketches.__getitem__, sketch_size=TIMED_SKETCH_SIZE)
+    same = pairs.similarity >= SAME_RECORDING
+    return list(zip(pairs.first[same].tolist(), pairs.second[same].tolist(), strict=True))
 
 
 def compared(pieces: list[Notes]) -> Pairs:
@@ -106,6 +123,53 @@ def test_a_piece_without_notes_has_no_fingerprint_and_is_its_own_composition() -
     assert len(fingerprint(np.zeros(0, dtype=NOTE_DTYPE))) == 0
     assert groups([music(1)[:0], music(1)[:0], music(1)]) == [0, 1, 2]
     assert groups([]) == []
+
+
+def test_a_part_of_a_recording_is_known_from_another_performance_of_the_same_notes() -> None:
+    whole, other = performed(music(1, 2000), 1), performed(music(1, 2000), 2)
+    part = whole[1500:2500].copy()
+    part["start"] -= part["start"][0] - 3.0
+    assert recordings([whole, other, part]) == [(0, 2)]
+
+
+def test_a_movement_in_a_long_recording_shares_its_composition() -> None:
+    movement = performed(music(1, 400), 1)
+    others = [performed(music(seed, 4000), 1) for seed in (2, 3, 4)]
+    for number, other in enumerate(others):
+        other["start"] += 2000.0 * (number + 1)
+    pieces = [np.concatenate([movement, *others]), movement]
+    alike = compared(pieces)
+    sketches = [fingerprints(piece)[1] for piece in pieces]
+    timed = similar_pairs(2, sketches.__getitem__, sketch_size=TIMED_SKETCH_SIZE)
+    assert compositions(2, alike, timed).tolist() == [0, 0]
+
+
+def test_pairs_that_go_through_files_are_those_found_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces = [performed(music(seed // 3), seed) for seed in range(60)]
+    sketches = [fingerprint(piece) for piece in pieces]
+    in_memory = similar_pairs(len(sketches), sketches.__getitem__)
+    assert len(in_memory.first) == 60
+    monkeypatch.setattr(similar, "HELD", 1000)
+    through_files = similar_pairs(len(sketches), sketches.__getitem__, tmp_path / "scratch")
+    for column in ("first", "second", "common", "similarity"):
+        assert getattr(through_files, column).tolist() == getattr(in_memory, column).tolist()
+    assert not list((tmp_path / "scratch").iterdir())
+
+
+def test_the_similarity_is_the_share_of_the_shorter_piece() -> None:
+    whole = music(1, 300)
+    pairs = compared([whole, whole[: len(whole) // 2], whole])
+    found = dict(
+        zip(
+            zip(pairs.first.tolist(), pairs.second.tolist(), strict=True),
+            pairs.similarity,
+            strict=True,
+        )
+    )
+    assert found[0, 2] == 1.0
+    assert found[0, 1] > 0.95  # all but the turns over the cut
 
 
 def test_a_composition_keeps_its_name_when_files_come_later() -> None:
