@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from music_gpt.errors import InputError
-from music_gpt.events import vocabulary_hash
+from music_gpt.events import VOCAB_SIZE, vocabulary_hash
 
 FORMAT = "music-gpt tokens"
 VERSION = 1
@@ -40,6 +41,8 @@ CARD = "corpus.json"
 TOKENIZER = "tokenizer.json"
 PIECES = "pieces.jsonl"
 _UNFINISHED = ".writing"
+
+SHARD_NAME = re.compile(rf"({'|'.join(SPLITS)})-\d{{5,}}\.bin")
 
 Ids = npt.NDArray[np.uint16]
 
@@ -363,7 +366,7 @@ def _read_card(path: Path) -> dict[str, Any]:
         )
     try:
         card = json.loads(_read_text(path / CARD))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise InputError(_damaged(path, CARD)) from None
     if not isinstance(card, dict) or card.get("format") != FORMAT:
         raise InputError(
@@ -380,7 +383,30 @@ def _read_card(path: Path) -> dict[str, Any]:
             f"{str(card.get('vocabulary_hash'))[:12]}, here {vocabulary_hash()[:12]}), so its ids "
             "mean other events; run `music-gpt prepare` again with this version."
         )
+    if not _is_card(card):
+        raise InputError(_damaged(path, CARD))
     return card
+
+
+def _is_card(card: Mapping[str, Any]) -> bool:
+    """Whether the parts that are read have their form: a card may come from anywhere."""
+    try:
+        shards = [shard for split in card["splits"].values() for shard in split["shards"]]
+        counts = [split["pieces"] for split in card["splits"].values()]
+        counts += [shard["tokens"] for shard in shards]
+        names = [shard["file"] for shard in shards]
+        sums = [split["index_sha256"] for split in card["splits"].values()]
+        sums += [shard["sha256"] for shard in shards] + list(card["files"].values())
+    except (AttributeError, KeyError, TypeError):
+        return False
+    return (
+        all(isinstance(n, int) and n > 0 for n in counts)
+        and all(isinstance(text, str) for text in sums)
+        # a name is no path: what lies outside the folder is not read
+        and all(isinstance(file, str) and SHARD_NAME.fullmatch(file) for file in names)
+        and all(name in SPLITS for name in card["splits"])
+        and all(Path(name).name == name for name in card["files"])
+    )
 
 
 def _read_text(path: Path) -> str:
@@ -414,6 +440,12 @@ def _checksums(card: Mapping[str, Any]) -> dict[str, str]:
         sums[f"index-{name}.npy"] = split["index_sha256"]
         sums.update({shard["file"]: shard["sha256"] for shard in split["shards"]})
     return sums
+
+
+def require_events(ids: npt.NDArray[np.integer], split: Split) -> None:
+    """Raise `InputError` if there is an id beyond the vocabulary: bits of a shard have changed."""
+    if ids.size and int(ids.max()) >= VOCAB_SIZE:
+        raise InputError(_damaged(split.path, f"a shard of the {split.name} split"))
 
 
 def _damaged(path: Path, name: str) -> str:

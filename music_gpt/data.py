@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from music_gpt.config import DataConfig
-from music_gpt.corpus import Split
+from music_gpt.corpus import Split, require_events
 from music_gpt.errors import InputError
 from music_gpt.events import (
     PAD,
@@ -153,6 +153,7 @@ class CropBatches(IterableDataset[Tensor]):
         n_read = self.context + 1
         if factor != 1.0 or bins:
             n_read = int(1.1 * n_read) + 8
+        require_events(piece[max(start - LOOK_BACK, 0) : start + n_read], self.split)
         ids = cut_crop(piece, start, n_read)
         if factor != 1.0:
             ids = stretch_ids(ids, factor)
@@ -258,6 +259,7 @@ class Windows(IterableDataset[Tensor]):
             out = np.full((len(crops), max(map(len, crops))), PAD, dtype=np.int64)
             for row, ids in enumerate(crops):
                 out[row, : len(ids)] = ids
+            require_events(out, self.split)
             self.batch_starts = torch.from_numpy(self.start[rows.start : rows.stop])
             yield torch.from_numpy(out)
 

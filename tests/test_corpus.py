@@ -160,6 +160,39 @@ def test_the_card_of_something_else_is_refused(folder: Path) -> None:
         Corpus.open(folder)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"splits": 5},
+        {"splits": {"train": 5}},
+        {"splits": {"train": {"pieces": 4, "index_sha256": "0"}}},
+        {"splits": {"../train": {"pieces": 1, "index_sha256": "0", "shards": []}}},
+        {"files": ["a"]},
+        {"files": {"../../secret": "0"}},
+    ],
+    ids=str,
+)
+def test_a_card_without_its_parts_is_called_damaged(folder: Path, change: dict[str, Any]) -> None:
+    edit_card(folder, **change)
+    with pytest.raises(InputError, match=r"corpus\.json .* is not what was written"):
+        Corpus.open(folder)
+
+
+@pytest.mark.parametrize("shard", [{"tokens": "x"}, {"tokens": 0}, {"file": "../train-00000.bin"}])
+def test_a_shard_that_cannot_be_one_is_called_damaged(folder: Path, shard: dict[str, Any]) -> None:
+    splits = json.loads((folder / "corpus.json").read_text())["splits"]
+    splits["test"]["shards"][0] |= shard
+    edit_card(folder, splits=splits)
+    with pytest.raises(InputError, match=r"corpus\.json .* is not what was written"):
+        Corpus.open(folder)
+
+
+def test_a_card_of_endless_brackets_is_called_damaged(folder: Path) -> None:
+    (folder / "corpus.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match=r"corpus\.json .* is not what was written"):
+        Corpus.open(folder)
+
+
 def test_a_folder_without_a_card_is_called_unfinished(folder: Path) -> None:
     (folder / "corpus.json").unlink()
     with pytest.raises(InputError, match="no finished corpus"):

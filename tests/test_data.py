@@ -272,6 +272,17 @@ def test_the_last_crop_of_a_piece_keeps_its_end_however_it_is_stretched(tmp_path
 # --- batches ----------------------------------------------------------------------------------
 
 
+def test_bits_that_changed_on_the_disk_are_found_before_the_network_sees_them(
+    tmp_path: Path,
+) -> None:
+    split = split_of(tmp_path / "tokens", [40])
+    shard = split.path / "train-00000.bin"
+    shard.write_bytes(b"\xff" * shard.stat().st_size)
+    for source in (batches(split), Windows(split, T, 2)):
+        with pytest.raises(InputError, match="a shard of the train split .* copy the folder anew"):
+            next(iter(source))
+
+
 def test_a_batch_is_a_function_of_its_number(split: Split) -> None:
     config = DataConfig(batch_size=4)
     one, other = batches(split, config), batches(split, config)
