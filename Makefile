@@ -6,7 +6,10 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+# compat: a plain path instead of an import hook, so that a script which lies beside the checkout,
+# a folder of the same name as the package, imports the package and not the folder
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt \
+  --config-settings editable_mode=compat
 HOST ?= 127.0.0.1
 PORT ?= 7860
 
