@@ -27,6 +27,7 @@ from midi_bytes import (
     track,
 )
 
+from music_gpt import midi_mending
 from music_gpt.config import MidiLimits
 from music_gpt.errors import InputError
 from music_gpt.midi import (
@@ -941,3 +942,25 @@ def test_writing_leaves_no_other_file_and_an_older_one_stays_if_it_fails(tmp_pat
 def test_a_number_takes_as_many_bytes_as_it_needs() -> None:
     late = make_notes([(0.0, 0.1, 60, 64), (300.0, 300.1, 62, 64)])
     assert number(299_900) in midi_bytes(late)
+
+
+def test_long_stretches_are_read_as_they_are_event_by_event(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    events = bytearray()
+    for i in range(6000):
+        events += number(int(rng.integers(300)))
+        events += rng.choice(
+            [program(5) + b"\1\6", meta(1, b"abc"), press(60 + i % 12), bytes([40 + i % 12, 64])],
+            p=[0.001, 0.001, 0.5, 0.498],
+        )
+    for cut in (len(events), len(events) - 1, 5000):
+        data = header() + chunk(b"MTrk", bytes(events[:cut]))
+        at_once = midi_mending.read_events(data, 10**6)
+        with monkeypatch.context() as patch:
+            patch.setattr(midi_mending, "LONG_BYTES", 10**9)
+            one_by_one = midi_mending.read_events(data, 10**6)
+        for column in ("tick", "status", "data1", "data2"):
+            assert getattr(at_once, column).tolist() == getattr(one_by_one, column).tolist()
+        assert at_once.notices == one_by_one.notices
