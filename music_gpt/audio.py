@@ -8,11 +8,11 @@ players (the page follows it in the browser). This module knows nothing of model
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import math
-import os
-import secrets
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
@@ -24,6 +24,7 @@ import numpy.typing as npt
 import soundfile
 
 from music_gpt.errors import InputError
+from music_gpt.files import whole_file
 from music_gpt.midi import as_piece
 from music_gpt.notes import Notes
 
@@ -340,19 +341,11 @@ def write_audio(
         raise InputError(
             f"Sound cannot be written to {path.name!r}; end the name in .wav, .flac or .mp3."
         )
-    blocks = render_blocks(as_piece(piece).sounding_notes, sample_rate=sample_rate)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        _encode(blocks, beside, FORMATS[path.suffix.lower()], sample_rate)
-        os.replace(beside, path)
-    except (OSError, soundfile.LibsndfileError) as error:
-        reason = str(getattr(error, "strerror", None) or getattr(error, "error_string", error))
-        raise InputError(
-            f"The sound could not be written to {path} ({reason.rstrip('.')}); choose a folder "
-            "that exists, may be written to and has room."
-        ) from error
-    finally:
-        beside.unlink(missing_ok=True)
+    plan = _plan(as_piece(piece).sounding_notes, sample_rate)
+    blocks, kind = _blocks(plan, sample_rate, BLOCK_SECONDS), FORMATS[path.suffix.lower()]
+    with whole_file(path) as beside:
+        _make_room(beside, 4 * plan.total if kind == "WAV" else 0)
+        _encode(blocks, beside, kind, sample_rate)
 
 
 def write_wav(piece: PieceLike, path: str | Path) -> None:
@@ -367,10 +360,21 @@ def _encode(blocks: Iterator[Pcm], path: Path, kind: str, sample_rate: int) -> N
     sent = 0
     # libsndfile maps 0.4 to 192 kbit/s; its own choice is 320
     options = {"bitrate_mode": "CONSTANT", "compression_level": 0.4} if kind == "MP3" else {}
-    with soundfile.SoundFile(path, "w", sample_rate, 2, format=kind, **options) as file:
-        for block in blocks:
-            # libsndfile 1.2.2 turns stereo int16 into noise on its way to MP3; floats arrive
-            file.write(block / np.float32(32768) if kind == "MP3" else block)
-            sent += len(block)
-    if soundfile.info(path).frames != sent:
-        raise OSError("the disk took only a part of it")
+    try:
+        with soundfile.SoundFile(path, "w", sample_rate, 2, format=kind, **options) as file:
+            for block in blocks:
+                # libsndfile 1.2.2 turns stereo int16 into noise on its way to MP3; floats arrive
+                file.write(block / np.float32(32768) if kind == "MP3" else block)
+                sent += len(block)
+        arrived = soundfile.info(path).frames
+    except soundfile.LibsndfileError as error:  # it hides what the system said
+        raise OSError(errno.ENOSPC, str(error)) from error
+    if arrived != sent:
+        raise OSError(errno.ENOSPC, "only a part of the sound was taken")
+
+
+def _make_room(path: Path, n_bytes: int) -> None:
+    """Make the file, and raise `OSError` at once where its folder has no room for so many bytes."""
+    path.touch()
+    if shutil.disk_usage(path.parent).free < n_bytes:
+        raise OSError(errno.ENOSPC, "the sound is larger than the room that is left")

@@ -8,9 +8,7 @@ taken. The module knows nothing of training loops.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from music_gpt.config import ModelConfig
 from music_gpt.corpus import sha256_of
 from music_gpt.errors import InputError
 from music_gpt.events import vocabulary_hash
+from music_gpt.files import plain_errors, whole_file
 from music_gpt.model import GPT
 
 FORMAT_VERSION = 1
@@ -69,20 +68,11 @@ def save_checkpoint(
         "vocabulary_hash": vocabulary_hash(),
         "card": dict(card),
     }
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     data = save(tensors, metadata={"music_gpt": json.dumps(about, ensure_ascii=False)})
-    try:
+    with plain_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as beside:
         beside.write_bytes(data)  # not safetensors' own writer: only the owner could read its files
-        beside.replace(path)
-    except OSError as error:
-        raise InputError(
-            f"The checkpoint {path} could not be written ({error.strerror}); free some space or "
-            "choose another folder."
-        ) from error
-    finally:
-        with contextlib.suppress(OSError):  # there may be no such folder
-            beside.unlink(missing_ok=True)
 
 
 def load_checkpoint(path: str | Path | None = None) -> tuple[GPT, dict[str, Any]]:

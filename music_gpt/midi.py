@@ -7,7 +7,6 @@ of them; here stand the limits, the piece itself and the writer. Knows nothing o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 
 from music_gpt.config import MidiLimits
 from music_gpt.errors import InputError
+from music_gpt.files import whole_file
 from music_gpt.midi_mending import DEFAULT_TEMPO, EventTable, Ints, read_events
 from music_gpt.midi_notes import (
     N_PIANO_PROGRAMS,
@@ -440,13 +440,6 @@ def write_midi(notes: Notes, path: str | Path, *, text: str | None = None) -> No
     Raises:
         InputError: the file cannot be written there.
     """
-    path = Path(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        beside.write_bytes(midi_bytes(notes, text=text))
-        os.replace(beside, path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise InputError(
-            f"{path} cannot be written ({error.strerror}); give a folder that exists and is yours."
-        ) from error
+    data = midi_bytes(notes, text=text)
+    with whole_file(path) as beside:
+        beside.write_bytes(data)

@@ -11,12 +11,12 @@ Every file but the log is written beside its place and moved there whole.
 
 from __future__ import annotations
 
-import contextlib
 import csv
+import errno
 import math
-import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ import yaml  # type: ignore[import-untyped] # a part of Lightning's and jsonargp
 
 from music_gpt.config import RunConfig
 from music_gpt.errors import InputError
+from music_gpt.files import plain_errors, whole_file
 
 CONFIG, LOG, LAST, PREVIOUS = "config.yaml", "log.csv", "last.ckpt", "previous.ckpt"
 BEST_WEIGHTS, LAST_WEIGHTS = "best.safetensors", "last.safetensors"
@@ -55,21 +56,15 @@ def open_run(run: Path, config: RunConfig, *, step: int | None) -> None:
         raise InputError(
             f"{run} already holds a run; go on with it with --resume, or choose another --out."
         )
-    try:
+    with plain_errors(run):
         run.mkdir(parents=True, exist_ok=True)
-        text = yaml.safe_dump(config.to_dict(), sort_keys=False)
-        _write_whole(run / CONFIG, text)
+        _write_whole(run / CONFIG, yaml.safe_dump(config.to_dict(), sort_keys=False))
         _cut_log(run / LOG, step)
-    except OSError as error:
-        raise InputError(
-            f"The folder {run} cannot be written ({error.strerror}); choose another --out."
-        ) from error
 
 
 def _write_whole(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.part")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+    with whole_file(path) as beside:
+        beside.write_text(text, encoding="utf-8")
 
 
 def _cut_log(path: Path, step: int | None) -> None:
@@ -90,32 +85,35 @@ def _logged_step(line: str) -> float:
 def append_row(run: Path, row: tuple[object, ...]) -> None:
     """Add a row to the log, with the head if it is new."""
     path = run / LOG
-    try:
+    with _going_on_later(), plain_errors(path):
         is_new = not path.exists()
         with path.open("a", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             if is_new:
                 writer.writerow(LOG_COLUMNS)
             writer.writerow(row)
-    except OSError as error:
-        raise InputError(_cannot_write(run, str(error.strerror))) from error
 
 
 def write_resume_point(run: Path, state: Mapping[str, Any]) -> None:
     """Write last.ckpt whole or not at all, keeping the one before as previous.ckpt."""
-    last, beside = run / LAST, run / f".{LAST}.part"
-    try:
-        with beside.open("wb") as file:
+    with (
+        _going_on_later(),
+        whole_file(run / LAST, sync=True, previous=run / PREVIOUS) as beside,
+        beside.open("wb") as file,
+    ):
+        try:
             torch.save(dict(state), file)
-            file.flush()
-            os.fsync(file.fileno())
-        if last.exists():
-            last.replace(run / PREVIOUS)
-        beside.replace(last)
-    except (OSError, RuntimeError) as error:  # torch raises RuntimeError on a full disk
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise InputError(_cannot_write(run, str(error).splitlines()[0])) from error
+        except RuntimeError as error:  # what torch makes of a disk that takes no more
+            raise OSError(errno.ENOSPC, str(error).splitlines()[0]) from error
+
+
+@contextmanager
+def _going_on_later() -> Iterator[None]:
+    """What is said of a file that cannot be written also tells how the run goes on."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{str(error).rstrip('.')}, then go on with --resume.") from error
 
 
 def read_resume_point(run: Path) -> dict[str, Any]:
@@ -141,10 +139,3 @@ def read_resume_point(run: Path) -> dict[str, Any]:
 
 def _tell_unreadable(path: Path, why: str) -> None:
     sys.stderr.write(f"{path} is not readable ({why}).\n")
-
-
-def _cannot_write(run: Path, why: str) -> str:
-    return (
-        f"The run could not be written to {run} ({why.rstrip('.')}); free some space, then go on "
-        "with --resume."
-    )

@@ -15,7 +15,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, cast
@@ -32,6 +32,7 @@ from music_gpt.corpus import Corpus
 from music_gpt.data import CropBatches, Windows, loader
 from music_gpt.errors import InputError
 from music_gpt.events import PAD, VOCAB_SIZE
+from music_gpt.files import locked
 from music_gpt.model import GPT, resolve_device, token_nats, use_bf16
 from music_gpt.optimizer import EMA, MuonAdamW, lr_factor
 from music_gpt.run_folder import (
@@ -435,7 +436,7 @@ def train(
         )
     state = read_resume_point(run) if resume else {}
     _check_resume(state, config, card)
-    with _quiet_lightning():
+    with _quiet_lightning(), ExitStack() as held:
         trainer = make_trainer(config)
         rank, n_ranks = trainer.global_rank, trainer.world_size
         # 2. the network and its batches
@@ -464,6 +465,7 @@ def train(
             )
         # 3. the folder, and the run itself
         if trainer.is_global_zero:
+            held.enter_context(locked(run, "train"))
             open_run(run, config, step=module.step if resume else None)
         keeper = Keeper(run, _validation(corpus, config, rank, n_ranks), card, state)
         trainer.callbacks.append(keeper)  # type: ignore[attr-defined] # Lightning's own list

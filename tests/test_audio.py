@@ -243,14 +243,14 @@ def test_an_mp3_at_an_odd_rate_is_refused_and_leaves_nothing(tmp_path: Path) -> 
 
 
 def test_a_missing_folder_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="choose a folder that exists") as refusal:
+    with pytest.raises(InputError, match="its folder does not exist; make it") as refusal:
         audio.write_audio(notes((0, 1, 60, 80)), tmp_path / "nowhere" / "a.wav")
     assert ".part" not in str(refusal.value)
 
 
 def test_a_folder_of_that_name_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "a.wav").mkdir()
-    with pytest.raises(InputError, match="could not be written"):
+    with pytest.raises(InputError, match="it is a folder; give the name of a file"):
         audio.write_audio(notes((0, 1, 60, 80)), tmp_path / "a.wav")
     assert [file.name for file in tmp_path.iterdir()] == ["a.wav"]
 
@@ -273,7 +273,7 @@ def test_a_full_disk_leaves_the_old_file_as_it_was(tmp_path: Path, suffix: str) 
     """
     command = [sys.executable, "-c", textwrap.dedent(script)]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "has room" in answer.stdout
+    assert "the disk is full; free some space" in answer.stdout
     assert path.read_bytes() == b"old"
     assert len(list(tmp_path.iterdir())) == 1
 

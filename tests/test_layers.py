@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "music_gpt"
 
 READING_ORDER = [
-    *("errors", "config", "notes", "midi_mending", "midi_notes", "midi"),
+    *("errors", "files", "config", "notes", "midi_mending", "midi_notes", "midi"),
     *("events", "tokenizer", "corpus", "data"),
     *("model", "checkpoint", "optimizer", "run_folder", "training"),
     *("grammar", "generation", "hearing", "pianist"),

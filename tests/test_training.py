@@ -22,7 +22,7 @@ import yaml
 from safetensors.torch import load_file
 from small import random_network, run_config, tokens_folder
 
-from music_gpt import run_folder, training
+from music_gpt import files, run_folder, training
 from music_gpt.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.config import OptimConfig
 from music_gpt.errors import InputError
@@ -400,8 +400,18 @@ def test_a_folder_that_cannot_be_written_is_said_before_the_first_step(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(Training, "training_step", lambda *_: pytest.fail("a step was made"))
-    refused("cannot be written.*choose another --out", tokens, tmp_path / "file")
-    refused("cannot be written.*choose another --out", tokens, tmp_path / "file" / "run")
+    refused("cannot be written.*choose another folder", tokens, tmp_path / "file")
+    refused("cannot be written.*choose another folder", tokens, tmp_path / "file" / "run")
+
+
+def test_a_second_run_in_the_same_folder_is_refused(
+    tokens: Path, stopped: Path, tmp_path: Path
+) -> None:
+    with files.locked(tmp_path / "new", "train"):
+        refused("Another `music-gpt train` is writing to .*new; wait", tokens, tmp_path / "new")
+    with files.locked(stopped, "train"):
+        refused("Another `music-gpt train`", tokens, stopped, run_config(max_steps=8), resume=True)
+    assert [file.name for file in (tmp_path / "new").iterdir()] == [files.LOCK]
 
 
 def test_a_network_for_text_is_not_trained_on_music(tokens: Path, tmp_path: Path) -> None:
@@ -453,9 +463,14 @@ def test_a_disk_that_is_full_ends_the_run_with_the_checkpoint_before(
 
     monkeypatch.setattr(run_folder.torch, "save", full)
     config = run_config(max_steps=8, validate_every_steps=3)
-    refused("could not be written.*no space.*go on with --resume", tokens, tmp_path / "r", config)
+    refused(
+        "last.ckpt cannot be written: the disk is full; free .*go on with --resume",
+        tokens,
+        tmp_path / "r",
+        config,
+    )
     assert run_folder.read_resume_point(tmp_path / "r")["step"] == 3
-    assert not list((tmp_path / "r").glob(".*.part"))
+    assert not list((tmp_path / "r").glob(".part*"))
 
 
 # --- divergence -------------------------------------------------------------------------------

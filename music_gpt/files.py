@@ -1,0 +1,187 @@
+"""A path -> a file that is there whole or not at all, and a folder -> the right to write into it.
+
+Every file that the package writes comes into being here: beside its place, under a short name of
+its own, and it takes its place only when it is complete. What goes wrong becomes one sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from music_gpt.errors import InputError
+
+LOCK = ".lock"
+
+_FULL = ("the disk is full", "free some space")
+_WAYS_OUT = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EROFS: ("this place is read-only", "choose another folder"),
+    errno.EACCES: ("you may not write there", "choose another folder"),
+    errno.EPERM: ("you may not write there", "choose another folder"),
+    errno.ENAMETOOLONG: ("the name is too long", "give a shorter one"),
+    errno.ENOENT: ("its folder does not exist", "make it, or choose another folder"),
+    errno.ENOTDIR: ("a file stands where a folder should be", "choose another folder"),
+    errno.EEXIST: ("a file stands where a folder should be", "choose another folder"),
+    errno.EISDIR: ("it is a folder", "give the name of a file in it"),
+    errno.EFBIG: ("such a large file is not allowed there", "choose another folder"),
+}
+"""Number of the error -> what happened, and what to do next."""
+
+
+@contextmanager
+def whole_file(
+    path: str | Path, *, sync: bool = False, previous: Path | None = None
+) -> Iterator[Path]:
+    """The path of a new file beside `path`, which takes its place when the block ends well.
+
+    After a failure, whichever it is, `path` is as it was and nothing lies beside it.
+
+    Args:
+        path: where the file shall be; its folder has to exist.
+        sync: wait until the disk has the bytes, so that not even a power cut leaves half a file.
+        previous: where the file that was at `path` goes; it is replaced where there is none.
+
+    Raises:
+        InputError: the file cannot be written, there or at all; the sentence says why.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with whole_file(Path(folder) / "a.txt") as beside:
+    ...         _ = beside.write_text("music")
+    ...     [file.name for file in Path(folder).iterdir()]
+    ['a.txt']
+    """
+    path = Path(path)
+    with plain_errors(path):
+        _require_name(path)
+        beside = _beside(path)
+        try:
+            yield beside
+            if sync:
+                _sync(beside)
+            if previous is not None and path.exists():
+                os.replace(path, previous)
+            os.replace(beside, path)
+        except BaseException:
+            _remove(beside)
+            raise
+
+
+def require_writable(path: str | Path) -> None:
+    """Raise `InputError` unless a file can be written at `path`; its folder is made if need be.
+
+    For those who compute for minutes before they write. A byte is written and removed again, so
+    that a full disk is noticed, too.
+    """
+    path = Path(path)
+    with plain_errors(path):
+        _require_name(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = _beside(path)
+        try:
+            beside.write_bytes(b"\0")
+        finally:
+            _remove(beside)
+
+
+@contextmanager
+def plain_errors(path: Path) -> Iterator[None]:
+    """What the system says against writing `path` becomes an `InputError` of one sentence."""
+    try:
+        yield
+    except OSError as error:
+        said = (error.strerror or str(error)).rstrip(".").lower()
+        happened, way_out = _WAYS_OUT.get(error.errno or 0, (said, "choose another folder"))
+        raise InputError(f"{_shown(path)} cannot be written: {happened}; {way_out}.") from error
+
+
+def _require_name(path: Path) -> None:
+    """Refuse what can be no name of a file, before anything is made."""
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise InputError(f"{str(path)!r} is no name that a file can have; give another.") from None
+    if "\0" in str(path):
+        raise InputError(f"{str(path)!r} has a zero byte, which no name can; give another.")
+    with contextlib.suppress(FileNotFoundError):
+        path.lstat()  # tells of a name that is too long
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+
+
+def _beside(path: Path) -> Path:
+    """A new name in the same folder: hidden, and short however long the other is."""
+    return path.with_name(f".part-{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _shown(path: Path) -> str:
+    """The path, or its ends where it is too long to be read."""
+    text = str(path)
+    return text if len(text) <= 200 else f"{text[:80]}...{text[-40:]}"
+
+
+# --- one run at a time ------------------------------------------------------------------------
+
+
+@contextmanager
+def locked(folder: Path, verb: str) -> Iterator[None]:
+    """Hold the folder, which is made if need be; it is free again when the process ends, however.
+
+    Raises `InputError` if another `music-gpt VERB` holds it, or it cannot be written.
+    """
+    with plain_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("ab")
+    with file:
+        if not _lock(file):
+            raise InputError(
+                f"Another `music-gpt {verb}` is writing to {folder}; wait until it has ended, or "
+                "choose another folder."
+            )
+        yield
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: BinaryIO) -> bool:
+        """Whether the file, as long as it is open, is now held by this process alone."""
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _lock(file: BinaryIO) -> bool:
+        """Whether the file, as long as it is open, is now held by this process alone."""
+        # a forked worker would hold it on for a while after a kill of this process
+        os.register_at_fork(after_in_child=file.close)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # a file system that knows no locks: nobody else can hold one
+        return True

@@ -1,0 +1,171 @@
+"""Files that are there whole or not at all, and folders that one run holds at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from music_gpt.errors import InputError
+from music_gpt.files import LOCK, locked, require_writable, whole_file
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def write(path: Path, text: str = "new") -> None:
+    with whole_file(path, sync=True) as beside:
+        beside.write_text(text)
+
+
+def test_a_file_takes_its_place_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with whole_file(path) as beside:
+        beside.write_text("ne")
+        assert beside.parent == tmp_path
+        assert path.read_text() == "old"
+        beside.write_text("new")
+    assert (path.read_text(), names(tmp_path)) == ("new", ["a.txt"])
+
+
+def test_the_file_before_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:
+    for text in "abc":
+        with whole_file(tmp_path / "last", previous=tmp_path / "previous") as beside:
+            beside.write_text(text)
+    assert (tmp_path / "last").read_text() == "c"
+    assert (tmp_path / "previous").read_text() == "b"
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt(), ZeroDivisionError()], ids=repr)
+def test_whatever_ends_the_writing_the_old_file_stays(tmp_path: Path, fault: BaseException) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with pytest.raises(type(fault)), whole_file(path) as beside:
+        beside.write_text("half")
+        raise fault
+    assert (path.read_text(), names(tmp_path)) == ("old", ["a.txt"])
+
+
+def test_the_longest_name_that_the_folder_takes_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 251 + ".mid")
+    write(path)
+    assert path.read_text() == "new"
+    with pytest.raises(InputError, match=r"^.{100,200} cannot be written: the name is too long"):
+        write(tmp_path / ("a" * 252 + ".mid"))
+    with pytest.raises(InputError, match="the name is too long; give a shorter one"):
+        require_writable(tmp_path / ("a" * 252 + ".mid"))
+
+
+@pytest.mark.parametrize(
+    ("number", "sentence"),
+    [
+        (errno.ENOSPC, "the disk is full; free some space."),
+        (errno.EROFS, "this place is read-only; choose another folder."),
+        (errno.EACCES, "you may not write there; choose another folder."),
+        (errno.EIO, "input/output error; choose another folder."),
+    ],
+    ids=lambda value: errno.errorcode[value] if isinstance(value, int) else "",
+)
+def test_what_the_system_says_becomes_a_sentence(
+    tmp_path: Path, number: int, sentence: str
+) -> None:
+    path = tmp_path / "a.txt"
+    with pytest.raises(InputError) as caught, whole_file(path):
+        raise OSError(number, os.strerror(number))
+    assert str(caught.value) == f"{path} cannot be written: {sentence}"
+
+
+def test_cleaning_up_raises_nothing_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(self: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", read_only)
+    with pytest.raises(ZeroDivisionError), whole_file(tmp_path / "a.txt"):
+        raise ZeroDivisionError
+    with pytest.raises(InputError, match="its folder does not exist"):
+        write(tmp_path / "none" / "a.txt")
+
+
+@pytest.mark.parametrize("name", ["a\0b.txt", "a\udc00\ud800.txt"], ids=["zero", "surrogate"])
+def test_what_can_be_no_name_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="give another"):
+        write(tmp_path / name)
+    with pytest.raises(InputError, match="give another"):
+        require_writable(tmp_path / name)
+    assert names(tmp_path) == []
+
+
+def test_a_folder_is_no_place_for_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").write_text("")
+    for check in (write, require_writable):
+        with pytest.raises(InputError, match="it is a folder; give the name of a file in it"):
+            check(tmp_path / "a")
+        with pytest.raises(InputError, match="a file stands where a folder should be"):
+            check(tmp_path / "b" / "c")
+
+
+def test_trying_makes_the_folder_and_leaves_no_file(tmp_path: Path) -> None:
+    require_writable(tmp_path / "new" / "below" / "a.txt")
+    assert names(tmp_path / "new" / "below") == []
+
+
+def test_a_full_disk_is_noticed_by_trying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, data: bytes) -> int:
+        self.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(InputError, match="the disk is full; free some space"):
+        require_writable(tmp_path / "a.txt")
+    assert names(tmp_path) == []
+
+
+# --- one run at a time ------------------------------------------------------------------------
+
+
+def test_a_folder_is_held_by_one_run_at_a_time(tmp_path: Path) -> None:
+    with locked(tmp_path / "run", "train"):
+        with (
+            pytest.raises(InputError, match="Another `music-gpt train` is writing to .*run; wait"),
+            locked(tmp_path / "run", "train"),
+        ):
+            pass
+        with locked(tmp_path / "other", "train"):
+            pass
+    with locked(tmp_path / "run", "train"):
+        assert names(tmp_path / "run") == [LOCK]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no forked workers")
+def test_a_killed_run_leaves_its_folder_free_even_while_a_worker_lives(tmp_path: Path) -> None:
+    script = (
+        "import os, sys, time\nfrom pathlib import Path\nfrom music_gpt.files import locked\n"
+        "with locked(Path(sys.argv[1]), 'train'):\n"
+        "    if os.fork() == 0:\n"
+        "        print(os.getpid(), flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    words = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        worker = int(run.stdout.readline())
+        try:
+            with pytest.raises(InputError, match="Another"), locked(tmp_path, "train"):
+                pass
+            run.kill()
+            run.wait()
+            os.kill(worker, 0)  # it is still there
+            with locked(tmp_path, "train"):
+                pass
+        finally:
+            os.kill(worker, signal.SIGKILL)
