@@ -23,7 +23,6 @@ from data_prep.encode import Facts
 from data_prep.filters import PieceFacts, why_left_out
 from data_prep.fingerprint import TIMED_SKETCH_SIZE
 from data_prep.lists import Lists, read_lists
-from data_prep.locking import LOCK, locked
 from data_prep.report import Outcome, build_report, sample_places
 from data_prep.report_page import report_page
 from data_prep.similar import similar_pairs
@@ -32,6 +31,7 @@ from music_gpt.config import PrepareConfig
 from music_gpt.corpus import CARD, SPLITS, CorpusWriter, json_text, tokenizer_text
 from music_gpt.errors import InputError
 from music_gpt.events import decode_ids
+from music_gpt.files import LOCK, locked
 
 CACHE = ".cache"
 REPORT = "report.json"
@@ -54,7 +54,7 @@ def prepare(
     _check_out(out)
     found = collect(midi, skip=out, progress=show)
     lists = read_lists(midi, found, config)
-    with _writing_to(out), locked(out):
+    with _writing_to(out), locked(out, "prepare"):
         cache = Cache(out / CACHE, config.max_gap_seconds)
         cache.encode(found.files, workers=config.workers, progress=show)
         kept, left_out = _filter(found, cache, config)

@@ -18,12 +18,12 @@ import pytest
 from data_prep import encode
 from data_prep.cache import Cache
 from data_prep.collect import MidiFile, collect
-from data_prep.locking import locked
 from data_prep.prepare import prepare
 from music_gpt.config import PrepareConfig
 from music_gpt.corpus import Corpus
 from music_gpt.errors import InputError
 from music_gpt.events import EOS, encode_notes
+from music_gpt.files import locked
 from music_gpt.midi import midi_bytes, read_piece, write_midi
 from music_gpt.notes import NOTE_DTYPE, Notes
 
@@ -167,7 +167,7 @@ def test_ctrl_c_keeps_what_was_read_and_says_so(
 
 SCRIPT = """
 import sys
-from data_prep.locking import locked
+from music_gpt.files import locked
 from data_prep.prepare import prepare
 from music_gpt.config import PrepareConfig
 if __name__ == "__main__":
@@ -236,7 +236,10 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(
 
 def test_a_folder_that_another_run_writes_to_is_left_alone(midi: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with locked(out), pytest.raises(InputError, match="Another .* is writing to .*out; wait"):
+    with (
+        locked(out, "prepare"),
+        pytest.raises(InputError, match="Another .* is writing to .*out; wait"),
+    ):
         run(midi, out)
     assert not (out / "corpus.json").exists()
     run(midi, out)  # the lock lies there still, and nobody holds it
