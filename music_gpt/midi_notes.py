@@ -216,9 +216,9 @@ def programs(table: EventTable, events: Ints) -> Ints:
     program; other files name all programs in a track of their own.
     """
     changes = np.flatnonzero((table.status >> 4) == PROGRAM)
-    if not len(changes):
-        return np.zeros(len(events), np.int64)
     value = table.data1[changes].astype(np.int64)
+    if not value.any():  # the first program, which is also the one that nobody needs to name
+        return np.zeros(len(events), np.int64)
     channel, own_channel = channel_of(table, changes), channel_of(table, events)
     place = table.place
     by_channel = _latest(channel, place[changes], value, own_channel, place[events], len(place))
