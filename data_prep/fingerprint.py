@@ -27,6 +27,7 @@ TIMED_INTERVALS = 6
 TIMED_SKETCH_SIZE = 512
 
 Hashes = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int64]
 
 
 def fingerprint(notes: Notes, *, size: int = SKETCH_SIZE) -> Hashes:
@@ -45,11 +46,20 @@ def fingerprints(
         return np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.uint64)
     heads = _chord_heads(notes["start"])
     pitch = notes["pitch"].astype(np.int64)
-    melody = np.maximum.reduceat(pitch, heads)  # (chords,)
-    bass = np.minimum.reduceat(pitch, heads)
-    hashes = np.concatenate([_turns(melody, salt=1), _turns(bass, salt=2)])
-    timed = _timed_turns(melody, notes["start"][heads])
-    return _smallest(hashes, size), _smallest(timed, timed_size)
+    melody = np.diff(np.maximum.reduceat(pitch, heads))  # (chords - 1,) intervals
+    bass = np.diff(np.minimum.reduceat(pitch, heads))
+    waits = np.diff(np.rint(notes["start"][heads] * 100).astype(np.int64))  # in 10 ms
+    timed = melody * 1024 + np.minimum(waits, 1023)
+    of_melody, of_bass = _steps_to_equal(melody), _steps_to_equal(bass)
+    hashes = np.concatenate(
+        [
+            _turns(melody, _telling(melody, of_melody, N_INTERVALS), N_INTERVALS, salt=1),
+            _turns(bass, _telling(bass, of_bass, N_INTERVALS), N_INTERVALS, salt=2),
+        ]
+    )
+    telling = _telling(melody, of_melody, TIMED_INTERVALS)
+    timed_hashes = _turns(timed, telling, TIMED_INTERVALS, salt=3)
+    return _smallest(hashes, size), _smallest(timed_hashes, timed_size)
 
 
 def _smallest(hashes: Hashes, size: int) -> Hashes:
@@ -60,7 +70,7 @@ def _smallest(hashes: Hashes, size: int) -> Hashes:
     return smallest
 
 
-def _chord_heads(starts: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _chord_heads(starts: npt.NDArray[np.float64]) -> Ints:
     """Index of the first note of each chord: a chord is what begins within 50 ms of its head."""
     times = np.rint(starts * 1e6).astype(np.int64)  # whole microseconds: no ties by rounding
     following = np.searchsorted(times, times + round(CHORD_SECONDS * 1e6), side="right").tolist()
@@ -71,42 +81,36 @@ def _chord_heads(starts: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     return np.array(heads, dtype=np.int64)
 
 
-def _turns(voice: npt.NDArray[np.int64], salt: int) -> Hashes:
-    """A hash of every window of intervals in the voice that is not everybody's."""
-    intervals = np.diff(voice).astype(np.int16)  # small numbers are sorted many times as fast
-    return _mix(_telling_windows(intervals, intervals, N_INTERVALS), salt)
+def _steps_to_equal(intervals: Ints) -> Ints:
+    """For each interval, how many steps before it the same one came last; many if it never did."""
+    order = np.argsort(intervals.astype(np.int16), kind="stable")  # small numbers: a radix sort
+    ordered = intervals[order]
+    steps = np.full(len(intervals), N_INTERVALS)
+    steps[order[1:]] = np.where(ordered[1:] == ordered[:-1], np.diff(order), N_INTERVALS)
+    return steps
 
 
-def _timed_turns(voice: npt.NDArray[np.int64], starts: npt.NDArray[np.float64]) -> Hashes:
-    """A hash of every such window with the 10 ms in which each interval lasts."""
-    intervals = np.diff(voice)
-    waits = np.minimum(np.diff(np.rint(starts * 100).astype(np.int64)), 1023)
-    timed = (intervals * 1024 + waits).astype(np.int32)
-    return _mix(_telling_windows(timed, intervals.astype(np.int16), TIMED_INTERVALS), salt=3)
-
-
-def _telling_windows(
-    values: npt.NDArray[np.integer], intervals: npt.NDArray[np.int16], n: int
-) -> npt.NDArray[np.integer]:
-    """(W, n) windows of the values where the intervals are no scale, trill or broken chord."""
-    if len(intervals) < n:
-        return values[:0].reshape(0, n)
-    ordered = np.sort(np.lib.stride_tricks.sliding_window_view(intervals, n), axis=1)
-    telling = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1) >= MIN_DIFFERENT
+def _telling(intervals: Ints, steps_to_equal: Ints, n: int) -> Ints:
+    """Where a window of `n` intervals begins that is no scale, trill or broken chord."""
+    n_windows = max(len(intervals) - n + 1, 0)
+    different = np.zeros(n_windows, np.int64)
+    for i in range(n):  # the i-th interval of a window is new if its equal lies before the window
+        different += steps_to_equal[i : i + n_windows] > i
+    telling = different >= MIN_DIFFERENT
     for period in (2, 3, 4):
         # a window repeats itself if all of its intervals equal those one period before
         equal = np.cumsum(np.append(False, intervals[period:] == intervals[:-period]))
         span = n - period
-        telling &= equal[span:] - equal[:-span] < span
-    windows: npt.NDArray[np.integer] = np.lib.stride_tricks.sliding_window_view(values, n)[telling]
-    return windows
+        telling &= equal[span : span + n_windows] - equal[:n_windows] < span
+    return np.flatnonzero(telling)
 
 
-def _mix(windows: npt.NDArray[np.integer], salt: int) -> Hashes:
-    """A 64-bit hash of each row (splitmix64 over its numbers): the same on every machine."""
-    state = np.full(len(windows), salt, dtype=np.uint64)
-    for column in windows.astype(np.uint64).T:  # negative intervals wrap, which is well defined
-        state += column + np.uint64(0x9E3779B97F4A7C15)
+def _turns(values: Ints, begins: Ints, n: int, salt: int) -> Hashes:
+    """A 64-bit hash of `n` values from each beginning (splitmix64): the same on every machine."""
+    state = np.full(len(begins), salt, dtype=np.uint64)
+    numbers = values.astype(np.uint64)  # negative ones wrap, which is well defined
+    for i in range(n):
+        state += numbers[begins + i] + np.uint64(0x9E3779B97F4A7C15)
         state ^= state >> np.uint64(30)
         state *= np.uint64(0xBF58476D1CE4E5B9)
         state ^= state >> np.uint64(27)
