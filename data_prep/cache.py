@@ -46,6 +46,11 @@ class Cache:
     methods take such rows.
     """
 
+    _chunks: list[str]
+    _first_rows: list[int]  # of each chunk, and one more
+    _facts: list[Facts]
+    _places: list[Rows]
+
     def __init__(self, root: Path, max_gap_seconds: float) -> None:
         self.root = root
         self.folder = root / setting_key(max_gap_seconds)
@@ -53,9 +58,7 @@ class Cache:
         self._encode = functools.partial(
             encode_chunk, folder=self.folder, max_gap_seconds=max_gap_seconds
         )
-        self._chunks: list[str] = []
-        self._facts: list[Facts] = []
-        self._places: list[Rows] = []
+        self._cut = functools.lru_cache(maxsize=8)(self._cut_chunk)  # few chunks are held
         self._learn_all()
 
     @property
@@ -100,20 +103,17 @@ class Cache:
 
     def ids(self, row: int) -> Ids:
         """The ids of a file, EOS at both ends."""
-        chunk, place = self._place(row)
-        ids: Ids = _pieces(chunk, "ids", "tokens")[place]
+        ids: Ids = self._piece(row, "ids", "tokens")
         return ids
 
     def sketch(self, row: int) -> Hashes:
         """The fingerprint of the composition in a file."""
-        chunk, place = self._place(row)
-        hashes: Hashes = _pieces(chunk, "sketches", "turns")[place]
+        hashes: Hashes = self._piece(row, "sketches", "turns")
         return hashes
 
     def timed_sketch(self, row: int) -> Hashes:
         """The fingerprint of the recording in a file."""
-        chunk, place = self._place(row)
-        hashes: Hashes = _pieces(chunk, "timed_sketches", "timed_turns")[place]
+        hashes: Hashes = self._piece(row, "timed_sketches", "timed_turns")
         return hashes
 
     def said(self, row: int) -> tuple[str, tuple[str, ...]]:
@@ -153,6 +153,17 @@ class Cache:
             self._places = [np.concatenate([np.zeros((0, 2), np.int64), *self._places])]
         return self._places[0]
 
+    def _piece(self, row: int, what: str, lengths: str) -> npt.NDArray[Any]:
+        """What a chunk holds of one file, of an array that has as many entries as a fact tells."""
+        chunk = int(self._all_places()[row, 0])
+        return self._cut(chunk, what, lengths)[row - self._first_rows[chunk]]
+
+    def _cut_chunk(self, chunk: int, what: str, lengths: str) -> list[npt.NDArray[Any]]:
+        """An array of a chunk, cut into those of its files; what is unreadable has no length."""
+        first, behind = self._first_rows[chunk : chunk + 2]
+        ends = np.cumsum(self.facts[lengths][first:behind], dtype=np.int64)
+        return np.split(load_chunk(self._path(chunk), what), ends[:-1])
+
     def _path(self, chunk: int) -> Path:
         return self.folder / self._chunks[chunk]
 
@@ -166,11 +177,13 @@ class Cache:
         number = np.full(len(places), len(self._chunks))
         self._places.append(np.stack([number, places], axis=1))
         self._chunks.append(chunk.name)
+        self._first_rows.append(self._first_rows[-1] + len(places))
         return len(facts)
 
     def _learn_all(self) -> None:
         """Learn what earlier runs have read; what they could not read is tried again."""
-        self._chunks, self._facts, self._places = [], [], []
+        self._chunks, self._first_rows, self._facts, self._places = [], [0], [], []
+        self._cut.cache_clear()
         for chunk in sorted(self.folder.glob("*.npz")):
             try:
                 self._learn(chunk, unreadable_too=False)
@@ -179,10 +192,3 @@ class Cache:
 
     def _store_crash(self, file: MidiFile) -> Path:
         return store_chunk([unreadable(file.digest, CRASHED)], self.folder)
-
-
-@functools.lru_cache(maxsize=8)
-def _pieces(chunk: Path, what: str, lengths: str) -> list[npt.NDArray[Any]]:
-    """An array of a chunk, cut into those of its files; few chunks are held at a time."""
-    ends = np.cumsum(load_chunk(chunk, "facts")[lengths], dtype=np.int64)
-    return np.split(load_chunk(chunk, what), ends[:-1])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from music_gpt.midi_mending import follow
 from music_gpt.notes import Notes
 
 CHORD_SECONDS = 0.05
@@ -73,12 +74,8 @@ def _smallest(hashes: Hashes, size: int) -> Hashes:
 def _chord_heads(starts: npt.NDArray[np.float64]) -> Ints:
     """Index of the first note of each chord: a chord is what begins within 50 ms of its head."""
     times = np.rint(starts * 1e6).astype(np.int64)  # whole microseconds: no ties by rounding
-    following = np.searchsorted(times, times + round(CHORD_SECONDS * 1e6), side="right").tolist()
-    heads, head, n = [], 0, len(times)
-    while head < n:
-        heads.append(head)
-        head = following[head]
-    return np.array(heads, dtype=np.int64)
+    following = np.searchsorted(times, times + round(CHORD_SECONDS * 1e6), side="right")
+    return follow(np.append(following, len(times)))[:-1]
 
 
 def _steps_to_equal(intervals: Ints) -> Ints:

@@ -2,9 +2,10 @@
 
 Long stretches of notes and pedal movements are passed in numpy, the rest event by event, and all
 else is numpy over all tracks at once: a file of 25,000 notes and 70,000 pedal movements takes some
-10 ms. What a strict reader refuses is mended on the way, and each mend leaves a sentence: wrappers around the file, stray
-bytes between chunks, wrong tags and lengths, tracks without an end, files that were cut, data
-bytes above 127. Knows nothing of notes, seconds or pedals (`music_gpt.midi` does).
+10 ms. What a strict reader refuses is mended on the way, and each mend leaves a sentence: wrappers
+around the file, stray bytes between chunks, wrong tags and lengths, tracks without an end, files
+that were cut, data bytes above 127. Knows nothing of notes, seconds or pedals (`music_gpt.midi`
+does).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ BLOCK_BYTES = 1 << 16
 LONG_BYTES, SHORT_BYTES = 1 << 11, 1 << 6
 """Stretches of which all events are found at once, and between these one by one."""
 STRIDE = 16
-"""Events in one step over a long stretch."""
+"""Steps in one jump over a long stretch."""
 FRAMES_PER_SECOND = {24: 24.0, 25: 25.0, 29: 30_000 / 1001, 30: 30.0}
 """SMPTE frame rates that a header can name; 29 is drop-frame."""
 
@@ -310,21 +311,31 @@ def _pass_plain_events(octets: Bytes, at: int, end: int, starts: array[int]) -> 
     following = np.arange(n + 1)
     following[:n] += size
     following[following > n] = np.flatnonzero(following > n)
-    # 2. a stride of sixteen such steps from each place, and by strides over the stretch
+    # 2. all that are reached from the first place
+    places = follow(following)
+    starts.frombytes((places[:-1] + at).astype(np.uint32).tobytes())
+    return at + int(places[-1])
+
+
+def follow(following: Ints) -> Ints:
+    """The places that are reached from 0 when each leads on to a later one, or to itself: the last.
+
+    >>> follow(np.array([2, 2, 3, 3])).tolist()
+    [0, 2, 3]
+    """
+    # 1. a stride of sixteen steps from each place, and by strides to the last place
     far = following
     for _ in range(STRIDE.bit_length() - 1):
         far = far[far]
     heads, place, jump = [0], 0, far.data
     while (after := jump[place]) != place:
         heads.append(place := after)
-    # 3. all events of each stride
+    # 2. the steps of each stride
     steps = np.empty((len(heads), STRIDE), np.int64)
     steps[:, 0] = heads
     for i in range(1, STRIDE):
         steps[:, i] = following[steps[:, i - 1]]
-    plain = steps[steps != place]
-    starts.frombytes((plain + at).astype(np.uint32).tobytes())
-    return at + place
+    return np.append(steps[steps != place], place)
 
 
 def _variable_length(data: bytes, at: int) -> tuple[int, int]:
