@@ -24,7 +24,7 @@ import numpy.typing as npt
 import soundfile
 
 from music_gpt.errors import InputError
-from music_gpt.files import whole_file
+from music_gpt.files import as_path, whole_file
 from music_gpt.midi import as_piece
 from music_gpt.notes import Notes
 
@@ -240,7 +240,7 @@ def _plan(notes: Notes, sample_rate: int) -> _Plan:
     longest = notes["end"].max()
     if not longest <= MAX_HOURS * 3600 or not notes["start"].min() >= 0:  # nan is refused, too
         raise InputError(
-            f"This piece ends after {longest / 3600:.1f} hours, but sound is made for up to "
+            f"This piece ends after {longest / 3600:.4g} hours, but sound is made for up to "
             f"{MAX_HOURS} hours from time 0; cut the piece."
         )
     pitch = np.minimum(notes["pitch"], 127).astype(np.int64)
@@ -336,16 +336,22 @@ def write_audio(
     all. Raises `InputError` for another suffix, for what `render` refuses, and when the file
     cannot be written.
     """
-    path = Path(path)
+    path, kind = as_path(path), sound_format(path)
+    plan = _plan(as_piece(piece).sounding_notes, sample_rate)
+    blocks = _blocks(plan, sample_rate, BLOCK_SECONDS)
+    with whole_file(path) as beside:
+        _make_room(beside, 4 * plan.total if kind == "WAV" else 0)
+        _encode(blocks, beside, kind, sample_rate)
+
+
+def sound_format(path: str | Path) -> str:
+    """WAV, FLAC or MP3, as the suffix of `path` says; `InputError` for another suffix."""
+    path = as_path(path)
     if path.suffix.lower() not in FORMATS:
         raise InputError(
             f"Sound cannot be written to {path.name!r}; end the name in .wav, .flac or .mp3."
         )
-    plan = _plan(as_piece(piece).sounding_notes, sample_rate)
-    blocks, kind = _blocks(plan, sample_rate, BLOCK_SECONDS), FORMATS[path.suffix.lower()]
-    with whole_file(path) as beside:
-        _make_room(beside, 4 * plan.total if kind == "WAV" else 0)
-        _encode(blocks, beside, kind, sample_rate)
+    return FORMATS[path.suffix.lower()]
 
 
 def write_wav(piece: PieceLike, path: str | Path) -> None:

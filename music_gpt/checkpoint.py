@@ -22,7 +22,7 @@ from music_gpt.config import ModelConfig
 from music_gpt.corpus import sha256_of
 from music_gpt.errors import InputError
 from music_gpt.events import vocabulary_hash
-from music_gpt.files import plain_errors, whole_file
+from music_gpt.files import as_path, plain_errors, shown, whole_file
 from music_gpt.model import GPT
 
 FORMAT_VERSION = 1
@@ -57,7 +57,7 @@ def save_checkpoint(
     dtype: how the weights are stored; bfloat16 halves the file. Raises `InputError` if the folder
     cannot be written or the disk is full; an older file at `path` is then still there.
     """
-    path = Path(path)
+    path = as_path(path)
     state = model.state_dict() if weights is None else weights
     tensors = {name: t.detach().to("cpu", dtype).contiguous() for name, t in state.items()}
     if model.config.tie_head:
@@ -81,9 +81,11 @@ def load_checkpoint(path: str | Path | None = None) -> tuple[GPT, dict[str, Any]
     The card also tells `file` and `sha256` of where it came from. Raises `InputError` for a file
     that is missing, damaged, foreign, or of another vocabulary.
     """
-    path = bundled_checkpoint() if path is None else Path(path)
-    if not path.is_file():
-        raise InputError(f"There is no checkpoint at {path}; give the path of a .safetensors file.")
+    path = bundled_checkpoint() if path is None else as_path(path)
+    if not _is_file(path):
+        raise InputError(
+            f"There is no checkpoint at {shown(path)}; give the path of a .safetensors file."
+        )
     try:
         with safe_open(path, framework="pt") as file:
             about = _read_about(path, file.metadata())
@@ -97,6 +99,13 @@ def load_checkpoint(path: str | Path | None = None) -> tuple[GPT, dict[str, Any]
     if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
         raise InputError(_foreign(path, "some of its weights are no numbers"))
     return _filled(config, state), {**about["card"], "file": path.name, "sha256": sha256_of(path)}
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # the name is too long, or the folder may not be looked into
+        return False
 
 
 def _read_about(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
@@ -24,6 +25,15 @@ def _require(condition: bool, name: str, value: object, allowed: str) -> None:
     """Raise `InputError` with one sentence unless `condition` holds."""
     if not condition:
         raise InputError(f"{name} is {value!r}, but it has to be {allowed}.")
+
+
+def _take_plain_numbers(config: Any) -> None:
+    """Make numbers of other kinds, as numpy's, Python's own: they go into JSON and into files."""
+    for knob in dataclasses.fields(config):
+        value = getattr(config, knob.name)
+        if _is_number(value, numbers.Real):
+            plain = int(value) if isinstance(value, numbers.Integral) else float(value)
+            object.__setattr__(config, knob.name, plain)  # the dataclass is frozen
 
 
 def _check(config: object, name: str, condition: bool, allowed: str) -> None:
@@ -91,6 +101,7 @@ class ModelConfig:
     """Share of activations dropped after the embedding and after each residual part."""
 
     def __post_init__(self) -> None:
+        _take_plain_numbers(self)
         for name in ("d_model", "d_ff", "n_heads", "n_kv_heads", "vocab_size"):
             value = getattr(self, name)
             _require(_whole(value, 1), name, value, "a whole number from 1 up")
@@ -224,6 +235,7 @@ class DataConfig:
     """Processes that prepare batches; 0 does it in the training process."""
 
     def __post_init__(self) -> None:
+        _take_plain_numbers(self)
         for name, low, high, allowed in (
             ("batch_size", 1, math.inf, "a whole number from 1 up"),
             ("transpose", 0, 12, "a whole number between 0 and 12"),
@@ -265,6 +277,7 @@ class OptimConfig:
     """Constant of the moving average of the weights that is evaluated and kept; 0 for none."""
 
     def __post_init__(self) -> None:
+        _take_plain_numbers(self)
         for name in ("muon_lr", "adamw_lr", "clip"):
             value = getattr(self, name)
             _require(_finite(value) and value > 0, name, value, "a number above 0")
@@ -320,6 +333,7 @@ class TrainConfig:
     """Seed of the initial weights and of the order of the crops."""
 
     def __post_init__(self) -> None:
+        _take_plain_numbers(self)
         for name in ("max_minutes", "epochs"):
             value = getattr(self, name)
             _require(_within(value, 0), name, value, "0 or more")
@@ -385,6 +399,7 @@ class MidiLimits:
     """Longest piece in seconds, after long gaps were shortened."""
 
     def __post_init__(self) -> None:
+        _take_plain_numbers(self)
         for name in ("max_bytes", "max_events", "max_notes", "max_seconds"):
             value = getattr(self, name)
             _require(_finite(value) and value > 0, name, value, "a number above 0")
@@ -427,6 +442,7 @@ class PrepareConfig:
     optional, copied to pieces.jsonl."""
 
     def __post_init__(self) -> None:
+        _take_plain_numbers(self)
         _check(self, "workers", _whole(self.workers, 0, 256), "a whole number between 0 and 256")
         for name in ("validation", "test"):
             value = getattr(self, name)
@@ -480,6 +496,7 @@ class SamplingConfig:
     """Notes that sound longer become ever likelier to be released."""
 
     def __post_init__(self) -> None:
+        _take_plain_numbers(self)
         _check(self, "temperature", _within(self.temperature, 0, 10), "between 0 and 10")
         _check(self, "top_k", _whole(self.top_k, 0), "a whole number, 0 or more")
         _check(self, "top_p", _finite(self.top_p) and 0 < self.top_p <= 1, "above 0 and at most 1")

@@ -60,7 +60,7 @@ def whole_file(
     ...     [file.name for file in Path(folder).iterdir()]
     ['a.txt']
     """
-    path = Path(path)
+    path = as_path(path)
     with plain_errors(path):
         _require_name(path)
         beside = _beside(path)
@@ -82,7 +82,7 @@ def require_writable(path: str | Path) -> None:
     For those who compute for minutes before they write. A byte is written and removed again, so
     that a full disk is noticed, too.
     """
-    path = Path(path)
+    path = as_path(path)
     with plain_errors(path):
         _require_name(path)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,6 +93,14 @@ def require_writable(path: str | Path) -> None:
             _remove(beside)
 
 
+def as_path(path: object) -> Path:
+    """What names a file, as a `Path`; `InputError` for anything else, and for an empty name."""
+    if not isinstance(path, (str, os.PathLike)) or not str(path):
+        given = "an empty name" if path == "" else f"a {type(path).__name__}"
+        raise InputError(f"A path is needed, but {given} was given; give the path of a file.")
+    return Path(path)
+
+
 @contextmanager
 def plain_errors(path: Path) -> Iterator[None]:
     """What the system says against writing `path` becomes an `InputError` of one sentence."""
@@ -101,7 +109,7 @@ def plain_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         said = (error.strerror or str(error)).rstrip(".").lower()
         happened, way_out = _WAYS_OUT.get(error.errno or 0, (said, "choose another folder"))
-        raise InputError(f"{_shown(path)} cannot be written: {happened}; {way_out}.") from error
+        raise InputError(f"{shown(path)} cannot be written: {happened}; {way_out}.") from error
 
 
 def _require_name(path: Path) -> None:
@@ -133,7 +141,7 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     """The path, or its ends where it is too long to be read."""
     text = str(path)
     return text if len(text) <= 200 else f"{text[:80]}...{text[-40:]}"

@@ -65,7 +65,7 @@ def likelihood(
     window: tokens in a window, at most (and by default) the smaller of the network's context and
     2,048. max_tokens: read only about so many, spread evenly; 0 reads all. bf16: compute in bf16.
     """
-    window = _checked_window(model, split, window)
+    window = _checked_window(model, split, window, max_tokens)
     windows = Windows(split, window, batch_size, n_tokens=max_tokens)
     scored = windows.n_targets
     share = scored / max(split.n_tokens - split.n_pieces, 1)
@@ -98,7 +98,7 @@ def sliding_nats_per_token(
     The window moves on by half of its length; only its second half is scored, but for the first
     window of a piece, which is scored whole.
     """
-    window = _checked_window(model, split, window)
+    window = _checked_window(model, split, window, max_tokens)
     stride = max(window // 2, 1)
     windows = Windows(split, window, batch_size, n_tokens=max_tokens, stride=stride)
     nats, count = 0.0, 0
@@ -110,8 +110,17 @@ def sliding_nats_per_token(
     return nats / max(count, 1)
 
 
-def _checked_window(model: GPT, split: Split, window: int | None) -> int:
+def require_max_tokens(max_tokens: int) -> None:
+    """Raise `InputError` unless so many tokens can be scored; 0 stands for all."""
+    if max_tokens < 0:
+        raise InputError(
+            f"max_tokens is {max_tokens}, but it has to be a whole number, 0 or more; 0 is for all."
+        )
+
+
+def _checked_window(model: GPT, split: Split, window: int | None, max_tokens: int) -> int:
     """The window, or the protocol's; `InputError` if the network cannot score the split with it."""
+    require_max_tokens(max_tokens)
     context, n_ids = model.config.context, model.config.vocab_size
     if n_ids < VOCAB_SIZE:
         raise InputError(

@@ -16,7 +16,7 @@ import numpy as np
 
 from music_gpt.config import MidiLimits
 from music_gpt.errors import InputError
-from music_gpt.files import whole_file
+from music_gpt.files import as_path, shown, whole_file
 from music_gpt.midi_mending import DEFAULT_TEMPO, EventTable, Ints, read_events
 from music_gpt.midi_notes import (
     N_PIANO_PROGRAMS,
@@ -113,6 +113,10 @@ def read_piece(
     _check_notes(table, limits)
     listed, parts = list_tracks(table)
     if tracks is not None:
+        if isinstance(tracks, (str, bytes)) or not isinstance(tracks, Iterable):
+            raise InputError(
+                f"tracks is {tracks!r}, but it has to be a list of numbers or names, as [0]."
+            )
         table = only_parts(table, parts[choose_tracks(listed, tracks)])
     read = _read_patterns if table.header.kind == 2 else read_notes
     notes, sounding, remarks, used = read(table, any_program=tracks is not None)
@@ -140,13 +144,16 @@ def _load(source: str | Path | bytes, limits: MidiLimits) -> tuple[bytes, str]:
     if isinstance(source, bytes):
         data, name, n_bytes = source, "", len(source)
     else:
-        path, name = Path(source), Path(source).stem
+        path = as_path(source)
+        name = path.stem
         try:
             n_bytes, is_file = path.stat().st_size, path.is_file()
             data = path.read_bytes() if is_file and n_bytes <= limits.max_bytes else b""
         except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
             reason = error.strerror if isinstance(error, OSError) else error
-            raise InputError(f"{path} cannot be read ({reason}); give a MIDI file.") from error
+            raise InputError(
+                f"{shown(path)} cannot be read ({reason}); give a MIDI file."
+            ) from error
         if not is_file:
             raise InputError(f"{path} is not a file; give a MIDI file (.mid or .midi).")
     if n_bytes > limits.max_bytes:
@@ -295,14 +302,18 @@ def _from_pretty_midi(score: PrettyMIDI) -> Piece:
     chosen = [i for i in pitched if i.program < N_PIANO_PROGRAMS] or pitched
     if not chosen:
         raise InputError(_why_empty(any(i.notes for i in score.instruments)))
-    rows = [(n.start, n.end, n.pitch, max(n.velocity, 1)) for i in chosen for n in i.notes]
-    if not all(0 <= pitch < 128 and velocity < 128 for _, _, pitch, velocity in rows):
-        raise InputError("A pitch or velocity of the PrettyMIDI is not within 0 to 127.")
+    try:
+        rows = [(n.start, n.end, n.pitch, max(n.velocity, 1)) for i in chosen for n in i.notes]
+        columns, pedals = np.array(rows, NOTE_DTYPE), _pedals(chosen, score)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            "A note or pedal of the PrettyMIDI is out of range: its times have to be numbers, and "
+            "pitch, velocity and pedal whole numbers from 0 to 127."
+        ) from error
     program = np.repeat([i.program for i in chosen], [len(i.notes) for i in chosen])
-    columns = np.array(rows, NOTE_DTYPE)
     program = program[np.lexsort((columns["pitch"], columns["start"]))]
     notes = piece_from_notes(columns).notes
-    pedals, last = _pedals(chosen, score), float(score.get_end_time())
+    last = float(score.get_end_time())
     sounding, warnings = apply_pedals(notes, program, pedals, last)
     if len(chosen) < sum(bool(i.notes) for i in score.instruments):
         warnings.append("Only the piano is read; other instruments are left out.")
@@ -321,7 +332,8 @@ def _pedals(chosen: list[Instrument], score: PrettyMIDI) -> Pedals:
         same = [i for i in score.instruments if i.program == program and not i.is_drum]
         moves = [c for i in same for c in i.control_changes if c.number in PEDAL_CONTROLLERS]
         moves.sort(key=lambda c: c.time)
-        rows = np.array([(c.number, c.value) for c in moves], np.uint8).reshape(-1, 2)
+        pairs = np.array([(c.number, c.value) for c in moves], np.int8)  # refuses what is above 127
+        rows = pairs.reshape(-1, 2).astype(np.uint8)
         down = is_pedal_down(rows[:, 0], rows[:, 1])
         if down.any():
             pedals[program] = np.array([c.time for c in moves], np.float64), down

@@ -237,8 +237,14 @@ class GPT(nn.Module):
 
         ids: (B, T) whole numbers below vocab_size. cache: when given, `ids` continue what it holds,
         and their keys and values are added to it. Returns (B, T, V) in float32. Raises `InputError`
-        when more positions are asked for than there are (the context, or the cache's capacity).
+        when more positions are asked for than there are (the context, or the cache's capacity), for
+        no ids at all and, on a CPU, for ids that are not in the vocabulary.
         """
+        if ids.ndim != 2 or ids.shape[1] == 0:
+            raise InputError(
+                f"Ids of shape {tuple(ids.shape)} were given, but they have to be (pieces, tokens) "
+                "with at least one token; give a row of ids for each piece."
+            )
         start = 0 if cache is None else cache.length
         end = start + ids.shape[1]
         limit = self.config.context if cache is None else cache.capacity
@@ -246,7 +252,7 @@ class GPT(nn.Module):
             raise InputError(
                 f"{end} tokens do not fit into a context of {limit}; give fewer, or slide on."
             )
-        x = self.embedding(ids)  # (B, T, D)
+        x = self._embed(ids)  # (B, T, D)
         rope = None
         if self.positions is not None:
             x = x + self.positions.weight[start:end]
@@ -258,6 +264,17 @@ class GPT(nn.Module):
         if cache is not None:
             cache.length = end
         return cast(Tensor, self.head(self.norm(x)).float())
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        try:
+            return cast(Tensor, self.embedding(ids))
+        except (IndexError, RuntimeError) as error:
+            if not ids.is_cpu or not self.embedding.weight.is_cpu:
+                raise  # a graphics card tells nothing of this kind
+            raise InputError(
+                f"The ids have to be whole numbers from 0 to {self.config.vocab_size - 1}, the "
+                "vocabulary of this network; give others."
+            ) from error
 
     def new_cache(
         self, batch_size: int, length: int | None = None, dtype: torch.dtype = torch.float32

@@ -225,15 +225,19 @@ class Composition:
                 line.close()
 
     def notes(self, take: int = 0) -> Notes:
-        """The kept prompt and the new music so far; what still sounds ends now."""
-        return self._lines[take].notes()
+        """The kept prompt and the new music so far; what still sounds ends now.
+
+        Raises `InputError`, as all that ask for a take do, where there is no such take.
+        """
+        return self._line(take).notes()
 
     def new_notes(self, take: int = 0) -> Notes:
         """The new music so far, on the same clock as `notes`."""
-        return self._lines[take].new_notes()
+        return self._line(take).new_notes()
 
     def settings(self, take: int = 0) -> dict[str, Any]:
         """All that made this take: with its seed, `variations=1` makes it again."""
+        self._line(take)
         return {**self._settings, "seed": self._settings["seed"] + take, "variations": 1}
 
     def midi(self, take: int = 0) -> PrettyMIDI:
@@ -243,6 +247,9 @@ class Composition:
     def write(self, path: str | Path, take: int = 0) -> None:
         """Write the take to a MIDI file, whole or not at all, with the settings in a text event."""
         write_midi(self._file_notes(take), path, text=settings_text(self.settings(take)))
+
+    def _line(self, take: int) -> _Line:
+        return self._lines[_whole("take", take, 0, self.n_takes - 1)]
 
     def _file_notes(self, take: int) -> Notes:
         """The notes with or without the prompt, as it was asked for."""

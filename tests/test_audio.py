@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import numpy.typing as npt
@@ -323,3 +323,21 @@ def test_the_script_refuses_another_soundfont(tmp_path: Path) -> None:
     (tmp_path / "other.sf3").write_bytes(b"RIFF")
     with pytest.raises(SystemExit, match="is not the FluidR3Mono_GM"):
         make_bank_module().make_bank(tmp_path / "other.sf3", tmp_path)
+
+
+def test_a_piece_of_endless_time_is_refused_in_a_short_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"ends after 2\.778e\+296 hours") as refusal:
+        audio.write_wav(notes((0, 1e300, 60, 80)), tmp_path / "a.wav")
+    assert len(str(refusal.value)) < 150
+    with pytest.raises(InputError, match="A path is needed"):
+        audio.write_wav(notes((0, 1, 60, 80)), None)  # type: ignore[arg-type]
+
+
+def test_a_sound_for_which_there_is_no_room_is_refused_before_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audio, "_mix", lambda *_: pytest.fail("sound was made"))
+    monkeypatch.setattr(audio.shutil, "disk_usage", lambda _: SimpleNamespace(free=100_000))
+    with pytest.raises(InputError, match="the disk is full; free some space"):
+        audio.write_wav(notes((0, 1, 60, 80)), tmp_path / "a.wav")
+    assert not list(tmp_path.iterdir())

@@ -294,3 +294,16 @@ def test_a_folder_that_cannot_be_made_is_named(path: Path) -> None:
     with pytest.raises(InputError, match="a file stands where a folder should be"):
         save_checkpoint(path / "inside" / "a.safetensors", random_network(), {})
     assert load_checkpoint(path)[1]["steps"] == 3
+
+
+@pytest.mark.parametrize("path", [5, "", b"a"], ids=repr)
+def test_what_is_no_path_is_refused_in_a_sentence(path: Any) -> None:
+    with pytest.raises(InputError, match="A path is needed, but .* was given"):
+        load_checkpoint(path)
+    with pytest.raises(InputError, match="A path is needed"):
+        save_checkpoint(path, random_network(), {})
+
+
+def test_a_path_that_is_too_long_is_no_checkpoint() -> None:
+    with pytest.raises(InputError, match=r"^There is no checkpoint at a{80}\.\.\.a{40}; give"):
+        load_checkpoint("a" * 5000)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from midi_bytes import events_of, file, meta, program
 from small import melody, random_network, run_config, tokens_folder
 
-from music_gpt import cli
+from music_gpt import audio, cli, verbs
 from music_gpt.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.corpus import Corpus
 from music_gpt.midi import read_piece, write_midi
@@ -134,7 +136,7 @@ def test_every_knob_is_explained_in_the_help(capsys: pytest.CaptureFixture[str])
         (["train", "--out", "x"], "tokens"),
         (
             ["train", "--tokens", "t", "--out", "x", "--train.max_steps=many"],
-            "type int, but got many; see",
+            "Expected a whole number, but got many; see",
         ),
         (["train", "--tokens", "t", "--out", "x", "--model.n_heads=7"], "n_heads is 7"),
         (["train", "--tokens", "t", "--out", "x", "--optim.clip=0"], "clip is 0"),
@@ -149,6 +151,23 @@ def test_every_knob_is_explained_in_the_help(capsys: pytest.CaptureFixture[str])
         (["prepare", "--midi", ".", "--out", "t", "--test=2"], "test is 2"),
         (["render", "nowhere.mid", "--out", "a.wav"], "nowhere.mid"),
         (["app", "--auth", "nobody"], "NAME:PASSWORD"),
+        (["app", "--port=99999"], "--port is 99999, but it has to be a whole number"),
+        (["app", "--port=-1"], "--port is -1"),
+        (["render", "a.mid"], "required: out; see `music-gpt render --help`"),
+        (["render", "", "--out", "a.wav"], "an empty name was given"),
+        (["render", "a.mid", "--out", ""], "an empty name was given"),
+        (["generate", "--out", "a.mid", "--prompt", ""], "--prompt is empty; give a MIDI"),
+        (["generate", "--out", "a.mid", "--seconds=inf"], "number that is finite, but got inf"),
+        (
+            ["generate", "--out", "a.mid", "--prompt-seconds=nan"],
+            "--prompt-seconds: Expected a num",
+        ),
+        (
+            ["generate", "--out", "a.mid", "--checkpoint", "a" * 5000],
+            "There is no checkpoint at aa",
+        ),
+        (["train", "--tokens", "t", "--out", "x", "--model", "5"], "no file '5' of settings"),
+        (["evaluate", "--tokens", "t", "--max-tokens=-1"], "max_tokens is -1"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -164,16 +183,32 @@ def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPa
     def broken(_: Any) -> None:
         raise ZeroDivisionError("a fault")
 
-    monkeypatch.setattr(cli, "render", broken)
+    monkeypatch.setattr(verbs, "render", broken)
     with pytest.raises(ZeroDivisionError):
         cli.main(["render", "a.mid", "--out", "a.wav"])
+
+
+def test_ctrl_c_while_the_program_is_still_being_imported_is_one_line() -> None:
+    script = """
+        import sys
+        class Interrupted:
+            def find_spec(self, name, path, target=None):
+                if name == "jsonargparse":
+                    raise KeyboardInterrupt
+        sys.meta_path.insert(0, Interrupted())
+        from music_gpt.cli import main
+        sys.exit(main(["evaluate", "--tokens", "none"]))
+    """
+    words = [sys.executable, "-W", "error", "-c", textwrap.dedent(script)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "music-gpt: Interrupted.\n")
 
 
 def test_ctrl_c_leaves_code_130(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "render", interrupted)
+    monkeypatch.setattr(verbs, "render", interrupted)
     said = call("render", "a.mid", "--out", "a.wav")
     assert (said.code, said.out, said.err) == (130, "", "music-gpt: Interrupted.\n")
 
@@ -388,11 +423,52 @@ def test_generate_refuses_what_it_cannot_use(
     refused(call(*compose(checkpoint, out, "--seconds=0")), "seconds is 0")
     refused(call(*compose(checkpoint, out, "--top-p=2")), "top_p is 2")
     (tmp_path / "folder.mid").mkdir()
-    refused(call(*compose(checkpoint, tmp_path / "folder.mid")), "which is a folder")
+    refused(call(*compose(checkpoint, tmp_path / "folder.mid")), "it is a folder; give the name")
     (tmp_path / "file").write_text("")
-    refused(call(*compose(checkpoint, tmp_path / "file" / "out.mid")), "cannot be made")
+    refused(
+        call(*compose(checkpoint, tmp_path / "file" / "out.mid")), "stands where a folder should"
+    )
     refused(call(*compose(broken, out)), "not a usable music_gpt checkpoint")
     assert not out.exists()
+
+
+def test_where_nothing_can_be_written_nothing_is_composed(
+    call: Any, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(self: Path, data: bytes) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Composition, "__next__", lambda _: pytest.fail("a note was composed"))
+    long = tmp_path / f"{'a' * 251}.mid"
+    refused(call(*compose(checkpoint, long, "--variations=2")), "the name is too long")
+    monkeypatch.setattr(Path, "write_bytes", read_only)
+    refused(call(*compose(checkpoint, tmp_path / "x.mid")), "is read-only; choose another folder")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_longest_name_and_a_new_folder_can_be_written(
+    call: Any, checkpoint: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "new" / f"{'a' * 251}.mid"
+    assert call(*compose(checkpoint, out, "--seed=3")).code == 0
+    assert read_piece(out).n_notes > 0
+    assert call("render", out, "--out", tmp_path / "also" / "new" / "a.wav").code == 0
+    assert [file.name for file in (tmp_path / "also" / "new").iterdir()] == ["a.wav"]
+
+
+def test_render_says_at_once_where_it_cannot_write(
+    call: Any, midi_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(audio, "write_audio", lambda *_: pytest.fail("sound was made"))
+    said = call("render", midi_folder / "piece-1.mid", "--out", tmp_path / "a.wav")
+    refused(said, "a.wav cannot be written: the disk is full; free some space")
+    said = call("render", midi_folder / "piece-1.mid", "--out", tmp_path / "new" / "a.xyz")
+    refused(said, "end the name in .wav, .flac or .mp3")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_render_writes_sound(call: Any, midi_folder: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from music_gpt.config import (
@@ -257,3 +258,13 @@ def test_a_run_is_nested_plain_values() -> None:
     assert list(run) == ["model", "data", "optim", "train"]
     assert run["model"] == ModelConfig().to_dict()
     assert json.loads(json.dumps(run))["train"]["seed"] == TrainConfig().seed
+
+
+def test_numbers_of_numpy_are_numbers_and_become_plain_ones() -> None:
+    sampling = SamplingConfig(temperature=np.float32(1), top_k=np.int64(5))  # type: ignore[arg-type]
+    assert sampling == SamplingConfig(temperature=1.0, top_k=5)
+    assert json.dumps(dataclasses.asdict(sampling))
+    with pytest.raises(InputError, match="top_k is 2.5"):
+        SamplingConfig(top_k=np.float64(2.5))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="top_k is True"):
+        SamplingConfig(top_k=True)

@@ -147,6 +147,32 @@ def test_an_unknown_knob_in_a_file_is_one_sentence(
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (b"model: 5\n", "model has to hold names with values, but it is 5; see `music-gpt train"),
+        (b"model:\n", "model has to hold names with values, but it is None"),
+        (b"- 1\n", "has to hold names with values, but it is [1]"),
+        (b"", "has to hold names with values, but it is None"),
+        (b"\xff\xfe\x00model", "is no text in UTF-8; give a YAML file"),
+        (b"modle:\n  n_layers: 2\n", "has 'modle', but there is no such setting; see `music-gpt"),
+        (b"model:\n  class_path: os.system\n", "model has 'class_path', but there is no such"),
+        (b"model: {a: [\n", "is no valid YAML in line 2"),
+    ],
+    ids=repr,
+)
+def test_a_file_that_holds_no_settings_is_one_plain_sentence(
+    tmp_path: Path, asked: list[Any], capsys: pytest.CaptureFixture[str], text: bytes, sentence: str
+) -> None:
+    file = tmp_path / "odd.yaml"
+    file.write_bytes(text)
+    assert cli.main(["train", "--tokens", "t", "--out", "o", "--config", str(file)]) == 2
+    assert asked == []
+    said = capsys.readouterr().err
+    assert sentence in said
+    assert len(said.splitlines()) == 1
+
+
 def test_a_bad_value_in_a_file_is_the_sentence_of_its_knob(
     tmp_path: Path, asked: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,7 +17,7 @@ READING_ORDER = [
     *("events", "tokenizer", "corpus", "data"),
     *("model", "checkpoint", "optimizer", "run_folder", "training"),
     *("grammar", "generation", "hearing", "pianist"),
-    *("metrics", "audio", "ui", "cli"),
+    *("metrics", "audio", "ui", "parsing", "verbs", "cli"),
 ]
 """One note's journey. A module imports only from those before it; `ui` is one step of it."""
 
@@ -32,7 +32,7 @@ DOORS = {
     "gradio": {"ui"},
     "soundfile": {"audio"},
     "safetensors": {"checkpoint"},
-    "jsonargparse": {"cli"},
+    "jsonargparse": {"parsing", "verbs"},
 }
 """Outside library -> the only steps that import it while the program runs."""
 
@@ -120,6 +120,11 @@ def loaded_after(statement: str, *, absent: tuple[str, ...] = ()) -> set[str]:
 
 def test_importing_the_package_brings_no_library_with_it() -> None:
     assert loaded_after("import music_gpt").isdisjoint({*DOORS, "torch", "numpy"})
+
+
+def test_the_command_line_imports_next_to_nothing_before_it_can_be_interrupted() -> None:
+    loaded = loaded_after("import music_gpt.cli")
+    assert loaded.isdisjoint({*DOORS, "torch", "numpy", "yaml", "docstring_parser"})
 
 
 def test_composing_needs_neither_lightning_nor_gradio() -> None:

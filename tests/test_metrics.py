@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from small import random_network, tokens_folder
+from small import random_network, split_of, tokens_folder
 
 from music_gpt.corpus import Corpus, Split
 from music_gpt.errors import InputError
@@ -214,3 +215,10 @@ def test_an_ngram_learns_from_its_past() -> None:
     figures = [ngram_nats_per_token(circle, circle, order=order) for order in (0, 1, 2)]
     assert figures[0] == pytest.approx(math.log(3), abs=0.1)
     assert max(figures[1:]) < 0.2
+
+
+def test_fewer_than_no_tokens_cannot_be_scored(tmp_path: Path) -> None:
+    split = split_of(tmp_path / "tokens", [20])
+    for score in (likelihood, sliding_nats_per_token):
+        with pytest.raises(InputError, match="max_tokens is -1, .*0 or more"):
+            score(random_network(), split, max_tokens=-1)

@@ -964,3 +964,30 @@ def test_long_stretches_are_read_as_they_are_event_by_event(
         for column in ("tick", "status", "data1", "data2"):
             assert getattr(at_once, column).tolist() == getattr(one_by_one, column).tolist()
         assert at_once.notices == one_by_one.notices
+
+
+def test_what_is_no_path_and_what_are_no_tracks_is_said() -> None:
+    data = midi_bytes(make_notes(seconds(SCALE)))
+    with pytest.raises(InputError, match="A path is needed, but a NoneType was given"):
+        read_piece(None)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="A path is needed, but an empty name"):
+        read_piece("")
+    with pytest.raises(InputError, match=r"^a{80}\.\.\.a{40} cannot be read"):
+        read_piece("a" * 5000)
+    for tracks in (5, "piano"):
+        with pytest.raises(InputError, match="has to be a list of numbers or names"):
+            read_piece(data, tracks=tracks)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="A path is needed, but a NoneType was given"):
+        write_midi(make_notes(seconds(SCALE)), None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fault", ["pedal", "velocity", "pitch"])
+def test_a_pretty_midi_with_values_out_of_range_is_one_sentence(fault: str) -> None:
+    score = to_pretty_midi(make_notes(seconds(SCALE)))
+    piano = score.instruments[0]
+    if fault == "pedal":
+        piano.control_changes.append(pretty_midi.ControlChange(64, 300, 0.5))
+    else:
+        setattr(piano.notes[0], fault, 300 if fault == "pitch" else None)
+    with pytest.raises(InputError, match="of the PrettyMIDI is out of range"):
+        as_piece(score)

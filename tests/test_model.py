@@ -728,3 +728,15 @@ def test_the_network_of_chapter_14_is_gpt2_in_transformers() -> None:
     peer = transformers.GPT2LMHeadModel(config).eval()
     peer.load_state_dict(as_gpt2(model))
     torch.testing.assert_close(model(ids), peer(ids).logits, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("ids", [[[0, 390]], [[-1, 0]], [[0.5, 1.0]]], ids=repr)
+def test_ids_outside_the_vocabulary_are_one_sentence(ids: list[list[float]]) -> None:
+    with pytest.raises(InputError, match="whole numbers from 0 to 389"):
+        GPT(ModelConfig.preset("tiny"))(torch.tensor(ids))
+
+
+@pytest.mark.parametrize("shape", [(1, 0), (3,), (1, 2, 3)], ids=repr)
+def test_ids_are_rows_of_at_least_one_token(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="at least one token; give a row of ids for each piece"):
+        GPT(ModelConfig.preset("tiny"))(torch.zeros(shape, dtype=torch.long))

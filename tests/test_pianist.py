@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from music_gpt.midi import (
 )
 from music_gpt.model import GPT
 from music_gpt.notes import NOTE_DTYPE, Notes
-from music_gpt.pianist import ComposedNote, Composition, Pianist
+from music_gpt.pianist import ComposedNote, Composition, Pianist, settings_text
 
 CONTEXT = 128
 CHORD = make_notes([(0.0, 0.5, 72, 70), (0.5, 2.0, 60, 66), (0.5, 2.0, 64, 66), (0.6, 1.5, 67, 90)])
@@ -440,3 +441,17 @@ def test_a_checkpoint_plays(tmp_path):
     take = finished(pianist.compose(seconds=0.5, seed=1))
     assert take.settings()["checkpoint"] == "m.safetensors"
     assert len(take.notes()) > 0
+
+
+def test_a_take_that_is_not_there_and_what_is_no_path_are_refused(tmp_path: Path) -> None:
+    model = GPT(ModelConfig.preset("tiny"))
+    composition = Pianist(model).compose(seconds=1, seed=1, temperature=np.float32(1), variations=2)
+    assert settings_text(composition.settings())
+    for ask in (composition.notes, composition.new_notes, composition.settings, composition.midi):
+        for take in (2, -1, None, 0.5):
+            with pytest.raises(InputError, match="take is .* a whole number 0 to 1"):
+                ask(take)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="take is 9"):
+        composition.write(tmp_path / "a.mid", take=9)
+    with pytest.raises(InputError, match="A path is needed, but a NoneType was given"):
+        composition.write(None)  # type: ignore[arg-type]
