@@ -22,7 +22,7 @@ import torch
 
 from music_gpt.config import SamplingConfig
 from music_gpt.errors import InputError
-from music_gpt.events import EOS, NOTE_OFF, NOTE_ON, VELOCITY, VOCAB_SIZE
+from music_gpt.events import EOS, VELOCITY, VOCAB_SIZE
 from music_gpt.grammar import Ending, Floats, Grammar, Ints, Mask, Rows, Start
 from music_gpt.model import GPT, KVCache
 

@@ -353,7 +353,7 @@ class Keeper(pl.Callback):
             return
         self._bar.n = min(100.0, 100.0 * module.progress)
         measured = "" if math.isnan(self.measured) else f" · validation {self.measured:.3f}"
-        left = module.seconds * (1 - module.progress) / max(module.progress, 1e-9)
+        left = module.seconds * max(1 - module.progress, 0.0) / max(module.progress, 1e-9)
         self._bar.set_description_str(
             f"step {module.step:,} · loss {loss:.3f}{measured} · {speed:,.0f} tokens/s · "
             f"{left / 60:.0f} min left",

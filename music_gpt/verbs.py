@@ -374,13 +374,13 @@ def _compose(composition: Composition) -> bool:
     """Run the composition under a progress bar; True if Ctrl-C ended it, with the music kept."""
     from tqdm import tqdm
 
-    shape = "{percentage:3.0f} % |{bar:20}| {n:.1f} / {total:.0f} s{postfix}"
+    shape = "{percentage:3.0f} % |{bar:20}| {n:.1f} / {total:.0f} s{desc}"
     with tqdm(total=composition.seconds, file=sys.stderr, bar_format=shape) as bar:
         try:
             for _ in composition:
                 bar.n = min(composition.seconds_composed, composition.seconds)
                 speed = composition.n_tokens / max(composition.elapsed, 1e-9)
-                bar.set_postfix_str(f" · {speed:.0f} tokens/s", refresh=False)
+                bar.set_description_str(f" · {speed:.0f} tokens/s", refresh=False)
                 bar.update(0)
         except KeyboardInterrupt:
             composition.close()
