@@ -541,6 +541,10 @@ class PageConfig:
     """Largest MIDI file that can be dropped."""
     max_notes: int = 50_000
     """Most notes in a dropped file."""
+    max_sound_seconds: float = 1200.0
+    """Longest music that is made into sound: 212 MB as a WAV file."""
+    max_shelf_bytes: int = 1_000_000_000
+    """Most bytes of files that wait to be fetched; beyond it the oldest go."""
 
     def __post_init__(self) -> None:
         for f in dataclasses.fields(self):

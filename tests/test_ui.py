@@ -1,24 +1,30 @@
 """What a visitor has and what a click does, without a browser."""
 
+import asyncio
 import os
+import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import gradio as gr
 import numpy as np
 import pytest
 from fake_pianist import FakePianist
 
 from music_gpt.config import PageConfig, SamplingConfig
 from music_gpt.errors import InputError
-from music_gpt.midi import make_notes, piece_from_notes, read_piece
+from music_gpt.midi import make_notes, piece_from_notes, read_piece, write_midi
+from music_gpt.pianist import MAX_SEED, MAX_VARIATIONS
 from music_gpt.ui import visit as visits
 from music_gpt.ui.desk import NOTHING, Desk, make_wish
-from music_gpt.ui.page import launch_options
+from music_gpt.ui.page import build_page, launch_options
 from music_gpt.ui.pianoroll import read_selection
+from music_gpt.ui.shelf import PREFIX, Shelf, clear_stale_shelves
 from music_gpt.ui.visit import Visit, Wish
 
 ROOT = Path(__file__).parent.parent
@@ -148,11 +154,127 @@ def test_a_selection_that_makes_no_sense_is_refused(payload: Any) -> None:
         read_selection(payload)
 
 
-@pytest.mark.parametrize("seed", ["x", "-1", "1.5", "12x"])
+@pytest.mark.parametrize("seed", ["x", "-1", "1.5", "12x", "9" * 5000])
 def test_a_seed_that_is_no_whole_number_is_refused(seed: str) -> None:
     usual = SamplingConfig()
     with pytest.raises(InputError, match="whole number"):
         make_wish(30, 1, usual.temperature, 0, 1.0, 0.0, seed)
+
+
+def test_the_page_takes_the_seeds_that_the_pianist_takes() -> None:
+    last = MAX_SEED - MAX_VARIATIONS
+    Wish(seed=last).check(PageConfig())
+    with pytest.raises(InputError, match=f"between 0 and {last}"):
+        Wish(seed=last + 1).check(PageConfig())
+
+
+@pytest.mark.parametrize(("variations", "top_k"), [(1.5, 0), (1, 0.5), (float("nan"), 0)])
+def test_half_a_variation_is_refused(variations: float, top_k: float) -> None:
+    with pytest.raises(InputError, match="has to be a whole number"):
+        make_wish(30, variations, 1.0, top_k, 1.0, 0.0, "")
+
+
+GOOD = [None, 30, 1, 1.0, 0, 1.0, 0.0, ""]
+"""What /generate takes: prompt, seconds, variations, temperature, top-k, top-p, min-p, seed."""
+
+
+@pytest.fixture(scope="module")
+def page() -> gr.Blocks:
+    async def build() -> gr.Blocks:
+        return build_page(PIANIST)
+
+    return asyncio.run(build())  # outside of a loop Gradio makes one that nobody closes
+
+
+def ask(page: gr.Blocks, endpoint: str, values: list[Any]) -> Any:
+    """What Gradio makes of the values of a call, before the handler gets them."""
+    (function,) = [fn for fn in page.fns.values() if fn.api_name == endpoint]
+    return asyncio.run(page.preprocess_data(function, values, None))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "sentence"),
+    [
+        *((0, "song.mid", "has to be a file"), (0, {"path": "\0"}, "has to be a file")),
+        *((0, {"path": "http://127.0.0.1/song.mid"}, "has to be a file"), (0, [1], "a file")),
+        *((1, value, "number from 5 to 300") for value in (None, "x", [1], True, 301, 10**400)),
+        *((2, value, "whole number from 1 to 8") for value in (1.5, 0, float("nan"), None)),
+        *((4, value, "whole number from 0 to 100") for value in (float("nan"), 0.5, 10**9)),
+        (7, ["1"], "has to be a text"),
+        (0, {"path": "song.mid"}, "not the form"),
+    ],
+)
+def test_a_bad_value_of_a_call_is_answered_with_a_sentence_and_without_a_traceback(
+    page: gr.Blocks, place: int, value: Any, sentence: str
+) -> None:
+    values = [*GOOD[:place], value, *GOOD[place + 1 :]]
+    with pytest.raises(gr.Error, match=sentence) as caught:
+        ask(page, "generate", values)
+    assert not caught.value.print_exception
+
+
+def test_good_values_of_a_call_reach_the_handler(page: gr.Blocks) -> None:
+    assert ask(page, "generate", GOOD) == GOOD
+    assert ask(page, "generate", [*GOOD[:7], 42])[7] == "42"
+    assert make_wish(30, 1, 1.0, 0, 1.0, 0.0, None).seed is None
+
+
+def test_a_call_with_too_few_values_is_answered_with_a_sentence(page: gr.Blocks) -> None:
+    with pytest.raises(gr.Error, match="not the form"):
+        ask(page, "generate", GOOD[:3])
+
+
+def test_render_without_a_file_is_answered_with_a_sentence() -> None:
+    with pytest.raises(gr.Error, match="no MIDI file to play") as caught:
+        Desk(PIANIST).render(None)
+    assert not caught.value.print_exception
+
+
+def test_no_sound_is_made_of_music_that_lasts_too_long(tmp_path: Path) -> None:
+    path = tmp_path / "long.mid"
+    write_midi(make_notes([(10.0 * i, 10.0 * i + 10, 60, 64) for i in range(125)]), path)
+    with pytest.raises(gr.Error, match="20.8 minutes, but the page makes sound of up to 20;"):
+        Desk(PIANIST).render(str(path))
+
+
+def test_sound_is_made_for_one_caller_at_a_time(page: gr.Blocks) -> None:
+    sounds = [fn for fn in page.fns.values() if fn.concurrency_id == "sound"]
+    assert len(sounds) == 2
+    assert all(fn.concurrency_limit == 1 for fn in sounds)
+
+
+def test_a_file_is_handed_out_from_where_it_lies(page: gr.Blocks) -> None:
+    shelf = Shelf()
+    path = shelf.path("a.mid")
+    path.write_bytes(b"music")
+    (function,) = [fn for fn in page.fns.values() if fn.api_name == "render"]
+    (sent,), *_ = asyncio.run(page.postprocess_data(function, [str(path)], None))
+    assert sent["path"] == str(path)
+
+
+def test_the_oldest_files_make_room_for_new_ones() -> None:
+    shelf = Shelf(max_bytes=1000)
+    paths = []
+    for age in (30, 20, 10):
+        paths.append(shelf.path("a.wav", room=300))
+        paths[-1].write_bytes(bytes(300))
+        os.utime(paths[-1].parent, (paths[-1].stat().st_mtime - age,) * 2)
+    assert [path.exists() for path in paths] == [True, True, True]
+    shelf.path("a.wav", room=300)
+    assert [path.exists() for path in paths] == [False, True, True]
+    shelf.path("a.wav", room=1000)
+    assert not any(path.exists() for path in paths)
+
+
+def test_what_a_killed_page_left_behind_is_removed(tmp_path: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    names = [f"{PREFIX}{gone.pid}-abc", f"{PREFIX}{os.getpid()}-abc", f"{PREFIX}mine", "other"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.wav").write_bytes(b"sound")
+    clear_stale_shelves(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[1:])
 
 
 def test_every_shipped_example_can_be_continued() -> None:
@@ -237,3 +359,48 @@ def test_a_port_in_use_is_told_in_a_sentence() -> None:
             env=os.environ | {"PYTHONPATH": str(ROOT)},
         )
     assert f"InputError: The page cannot be served at 127.0.0.1:{port}" in done.stderr
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A page in a process of its own, with a folder for its files; it listens already."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    program = (
+        "from fake_pianist import FakePianist\n"
+        "from music_gpt.ui import launch\n"
+        f"launch(FakePianist(), port={port})"
+    )
+    server = subprocess.Popen(
+        [sys.executable, "-u", "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=ROOT / "tests",
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        start_new_session=True,
+    )
+    assert server.stdout is not None
+    for line in server.stdout:
+        if "Running on local URL" in line:
+            break
+    yield server
+    server.kill()
+    server.wait()
+    server.stdout.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_page_ends_in_one_line_and_leaves_nothing_behind(
+    running: subprocess.Popen[str], tmp_path: Path, number: signal.Signals
+) -> None:
+    assert list(tmp_path.glob(f"{PREFIX}{running.pid}-*"))
+    running.send_signal(number)
+    said, _ = running.communicate(timeout=60)
+    assert running.returncode == 0
+    assert [line for line in said.splitlines() if line and line[0] != "*"] == [
+        "The page is closed."
+    ]
+    assert list(tmp_path.glob(f"{PREFIX}*")) == []

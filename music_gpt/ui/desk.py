@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import html
 import json
-import shutil
-import tempfile
-import time
-import weakref
+import math
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -23,17 +20,22 @@ import gradio as gr
 from music_gpt import audio, midi
 from music_gpt.config import MidiLimits, PageConfig, SamplingConfig
 from music_gpt.errors import InputError
+from music_gpt.notes import Notes
 from music_gpt.pianist import Pianist, settings_text
 from music_gpt.ui import visit as visits
+from music_gpt.ui.door import sentence, short
 from music_gpt.ui.pianoroll import read_selection
+from music_gpt.ui.shelf import Shelf
 from music_gpt.ui.visit import RollValue, Visit, Wish
 
 PROMPTS = Path(__file__).parent.parent / "prompts"
 NOTHING = "nothing"
+MAX_DIGITS = 100
+"""Beyond it a number is not even read."""
 PAGE = PageConfig()
 LIMITS = MidiLimits(max_bytes=PAGE.max_file_bytes, max_notes=PAGE.max_notes, max_seconds=7200.0)
-KEPT_SECONDS = 600.0
-"""Age at which a written file goes: Gradio has made its own copy long before."""
+SOUND_BYTES = int((PAGE.max_sound_seconds + 60) * audio.SAMPLE_RATE * 4)
+"""The largest sound file: two channels of 16 bits, and some seconds for the last tone."""
 
 
 @dataclass(frozen=True)
@@ -54,21 +56,6 @@ def shipped_examples() -> dict[str, Example]:
     """The shipped openings by file name, in the order of prompts.json."""
     cards = json.loads((PROMPTS / "prompts.json").read_text(encoding="utf-8"))
     return {c["file"]: Example(PROMPTS / c["file"], c["title"], c["composer"]) for c in cards}
-
-
-class Shelf:
-    """A folder for files that are about to be handed out, each in a folder of its own."""
-
-    def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="music-gpt-"))
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-
-    def path(self, name: str) -> Path:
-        """A place for a file called `name` that no other visitor can name; old ones are removed."""
-        for old in self._folder.iterdir():
-            if time.time() - old.stat().st_mtime > KEPT_SECONDS:
-                shutil.rmtree(old, ignore_errors=True)
-        return Path(tempfile.mkdtemp(dir=self._folder)) / name
 
 
 class Desk:
@@ -124,7 +111,7 @@ class Desk:
         top_k: float,
         top_p: float,
         min_p: float,
-        seed: str,
+        seed: str | None,
     ) -> Iterator[tuple[Any, ...]]:
         """The growing roll, and the state of the buttons when it changes."""
         try:
@@ -170,11 +157,23 @@ class Desk:
         if take >= len(visit.takes):
             raise InputError("There is nothing to save yet; press Compose first.")
         chosen = visit.takes[take]
-        path = self._shelf.path(visits.file_stem(visit.name, chosen, take) + suffix)
-        if suffix == ".mid":
-            midi.write_midi(chosen.notes, path, text=settings_text(chosen.settings))
-        else:
-            audio.write_audio(chosen.notes, path)
+        stem = visits.file_stem(visit.name, chosen, take)
+        if suffix == ".wav":
+            return self._write_sound(chosen.notes, stem)
+        path = self._shelf.path(stem + suffix)
+        midi.write_midi(chosen.notes, path, text=settings_text(chosen.settings))
+        return path
+
+    def _write_sound(self, notes: Notes, stem: str) -> Path:
+        seconds = visits.length(notes)
+        if seconds > PAGE.max_sound_seconds:
+            raise InputError(
+                f"This music lasts {seconds / 60:.1f} minutes, but the page makes sound of up to "
+                f"{PAGE.max_sound_seconds / 60:g}; take a shorter part, or turn the MIDI file into "
+                "sound with `music-gpt render`."
+            )
+        path = self._shelf.path(f"{stem}.wav", room=SOUND_BYTES)
+        audio.write_audio(notes, path)
         return path
 
     def generate(
@@ -186,7 +185,7 @@ class Desk:
         top_k: float,
         top_p: float,
         min_p: float,
-        seed: str,
+        seed: str | None,
     ) -> list[str]:
         """Continue a MIDI file (or nothing) by some seconds: one MIDI file for each variation."""
         visit = Visit(name="music")
@@ -202,13 +201,13 @@ class Desk:
         except InputError as error:
             raise sentence(error) from None
 
-    def render(self, midi_file: str) -> str:
+    def render(self, midi_file: str | None) -> str:
         """Play a MIDI file on the sampled piano: a WAV file."""
         try:
+            if midi_file is None:
+                raise InputError("There is no MIDI file to play; send one.")
             piece = midi.read_piece(midi_file, limits=LIMITS)
-            path = self._shelf.path(f"{Path(midi_file).stem}.wav")
-            audio.write_audio(piece, path)
-            return str(path)
+            return str(self._write_sound(piece.sounding_notes, Path(midi_file).stem))
         except InputError as error:
             raise sentence(error) from None
 
@@ -220,27 +219,41 @@ def make_wish(
     top_k: float,
     top_p: float,
     min_p: float,
-    seed: str,
+    seed: str | None,
 ) -> Wish:
     """The numbers of the form as a wish; raises `InputError` for those out of bounds."""
-    sampling = SamplingConfig(temperature=temperature, top_k=int(top_k), top_p=top_p, min_p=min_p)
-    return Wish(seconds, int(variations), read_seed(seed), sampling)
+    sampling = SamplingConfig(
+        temperature=temperature, top_k=whole("top_k", top_k), top_p=top_p, min_p=min_p
+    )
+    return Wish(seconds, whole("variations", variations), read_seed(seed), sampling)
 
 
-def read_seed(text: str) -> int | None:
+def whole(name: str, number: float) -> int:
+    """A slider's number as an int; raises `InputError` for what lies between two of them.
+
+    >>> whole("variations", 2.0)
+    2
+    """
+    if not math.isfinite(number) or number % 1:
+        raise InputError(f"{name} is {number}, but it has to be a whole number.")
+    return int(number)
+
+
+def read_seed(text: str | None) -> int | None:
     """The number in the seed field, or None when it is empty.
 
     >>> read_seed(" 42 "), read_seed("")
     (42, None)
     """
-    if not text.strip():
+    digits = (text or "").strip()
+    if not digits:
         return None
-    if not text.strip().isdecimal():
+    if not digits.isdecimal() or len(digits) > MAX_DIGITS:
         raise InputError(
-            f"The seed is {text.strip()!r}, but it has to be a whole number; leave it empty for a "
-            "new one."
+            f"The seed is {short(digits)}, but it has to be a whole number from 0 to "
+            f"{visits.MAX_GIVEN_SEED}; leave it empty for a new one."
         )
-    return int(text)
+    return int(digits)
 
 
 def notice(error: InputError) -> None:
@@ -252,11 +265,6 @@ def tell(sentences: list[str]) -> None:
     """Show remarks that ask for nothing."""
     for line in sentences:
         gr.Info(html.escape(line))
-
-
-def sentence(error: InputError) -> gr.Error:
-    """The error as callers of the API get it: its sentence, no traceback on the server."""
-    return gr.Error(str(error), print_exception=False)
 
 
 BUSY = (

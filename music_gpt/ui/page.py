@@ -6,6 +6,13 @@ the roll looks and sounds in pianoroll.py and the files beside it.
 
 from __future__ import annotations
 
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -14,12 +21,18 @@ from gradio.themes.utils.colors import Color
 from music_gpt.config import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.ui.desk import NOTHING, PAGE, Desk
+from music_gpt.ui.door import GuardedBlocks
 from music_gpt.ui.pianoroll import BANK, HERE, file_text, piano_roll
+from music_gpt.ui.visit import MAX_GIVEN_SEED
 
 if TYPE_CHECKING:
     from music_gpt.pianist import Pianist
 
 HOUR = 3600
+PATIENCE_SECONDS = 1
+"""How long open connections may take to end when the page is closed."""
+ONE_SOUND: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "sound"}
+"""Sound files are made one at a time, so that the bound on their bytes holds."""
 FILE_FIELD = "#midi-file input[type=file]"
 
 # The roll's whole value stays in the browser; only the selection travels back.
@@ -104,10 +117,10 @@ def build_page(pianist: Pianist) -> gr.Blocks:
     Every visitor has a `Visit` of their own, so two at once never meet.
     """
     desk = Desk(pianist)
-    with gr.Blocks(
+    with GuardedBlocks(
         title="music-gpt", analytics_enabled=False, delete_cache=(HOUR, HOUR), fill_width=True
     ) as blocks:
-        page: gr.Blocks = blocks
+        page: GuardedBlocks = blocks
         first = desk.arrive()
         visit = gr.State(first, time_to_live=12 * HOUR)
         gr.HTML(
@@ -149,8 +162,12 @@ def build_page(pianist: Pianist) -> gr.Blocks:
         )
         composed.failure(desk.recover, visit, [roll, *buttons], **private)
         stop.click(desk.stop, visit, queue=False, **private)
-        for button, save in ((save_midi, desk.save_midi), (save_wav, desk.save_wav)):
-            saved = button.click(save, [visit, roll], ready, js=WITH_SELECTION, **private)
+        for saved in (
+            save_midi.click(desk.save_midi, [visit, roll], ready, js=WITH_SELECTION, **private),
+            save_wav.click(
+                desk.save_wav, [visit, roll], ready, js=WITH_SELECTION, **ONE_SOUND, **private
+            ),
+        ):
             saved.success(None, ready, js=SAVE, **private)
         add_endpoints(desk, wish)
     page.queue(max_size=PAGE.line, default_concurrency_limit=4)
@@ -201,7 +218,7 @@ def wish_card() -> list[Any]:
             label="Seed",
             placeholder="random",
             max_lines=1,
-            max_length=10,
+            max_length=len(str(MAX_GIVEN_SEED)),
             info="The same seed gives the same music.",
         )
         top_k = gr.Slider(
@@ -251,7 +268,7 @@ def add_endpoints(desk: Desk, wish: list[Any]) -> None:
         concurrency_limit=PAGE.composers,
         concurrency_id="pianist",
     )
-    trigger.click(desk.render, score, sound, api_name="render")
+    trigger.click(desk.render, score, sound, api_name="render", **ONE_SOUND)
 
 
 def heading(number: int, title: str, question: str) -> str:
@@ -307,10 +324,42 @@ def launch(
         InputError: the port is taken.
     """
     options = launch_options(host=host, port=port, share=share, auth=auth)
+    page = None
     try:
-        build_page(pianist).launch(**options)
+        with an_interrupt_from(signal.SIGTERM):
+            page = build_page(pianist)
+            page.launch(**options, prevent_thread_lock=True)
+            while True:
+                time.sleep(1)
+    except KeyboardInterrupt:
+        sys.stderr.write("The page is closed.\n")
     except OSError as error:  # what Gradio raises when it cannot listen there
         raise InputError(
             f"The page cannot be served at {host}:{port}: the port is in use, or the address is "
             "not one of this machine; choose another port or host."
         ) from error
+    finally:
+        if page is not None:
+            close(page)
+
+
+def close(page: gr.Blocks) -> None:
+    """End the server, music under way or not, and remove the files that it has kept."""
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it tells who is cut off
+    server = page.server
+    if server is not None:
+        server.config.timeout_graceful_shutdown = PATIENCE_SECONDS
+    page.close(verbose=False)
+
+
+@contextmanager
+def an_interrupt_from(number: signal.Signals) -> Iterator[None]:
+    """Let a signal end the program as Ctrl-C does, so that it tidies up behind it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread hears signals
+        return
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)

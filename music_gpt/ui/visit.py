@@ -20,6 +20,7 @@ from music_gpt import midi
 from music_gpt.config import PageConfig, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.notes import NOTE_DTYPE, Notes
+from music_gpt.pianist import DEFAULT_SEED_LIMIT, MAX_SEED, MAX_VARIATIONS
 
 if TYPE_CHECKING:
     from music_gpt.pianist import Composition, Pianist
@@ -28,7 +29,8 @@ RollValue = dict[str, Any]
 """What the roll is given: plain numbers and strings only, because numpy floats reach the browser
 as strings. Notes are text that only grows, so each update sends nothing but what is new."""
 
-SEED_LIMIT = 2**31
+MAX_GIVEN_SEED = MAX_SEED - MAX_VARIATIONS
+"""The pianist's own bound: each take has a seed of its own, from this one up."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,9 @@ class Wish:
                 f"{self.variations} variations were asked for, but 1 to {page.max_variations} "
                 "can be composed at once."
             )
-        if self.seed is not None and not 0 <= self.seed < SEED_LIMIT:
+        if self.seed is not None and not 0 <= self.seed <= MAX_GIVEN_SEED:
             raise InputError(
-                f"The seed is {self.seed}, but it has to be between 0 and {SEED_LIMIT - 1}; "
+                f"The seed is {self.seed}, but it has to be between 0 and {MAX_GIVEN_SEED}; "
                 "leave it empty for a new one."
             )
 
@@ -138,7 +140,7 @@ def compose(
     """
     wish.check(PageConfig())
     kept = visit.part(start, end)
-    seed = wish.seed if wish.seed is not None else secrets.randbelow(SEED_LIMIT)
+    seed = wish.seed if wish.seed is not None else secrets.randbelow(DEFAULT_SEED_LIMIT)
     composition = pianist.compose(
         None if kept is None else midi.piece_from_notes(kept, name=visit.name),
         seconds=wish.seconds,

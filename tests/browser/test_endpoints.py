@@ -1,6 +1,9 @@
 """A program at the page: the two endpoints that it may call, and no more."""
 
+import json
 from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 import soundfile
@@ -10,6 +13,7 @@ from gradio_client.exceptions import AppError
 from music_gpt.midi import make_notes, read_piece, write_midi
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+SERVER_FILE = {"path": "/etc/hostname", "meta": {"_type": "gradio.FileData"}}
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +65,26 @@ def test_a_wrong_file_is_answered_with_a_sentence(client: Client, tmp_path: Path
         client.predict(midi_file=handle_file(wrong), api_name="/render")
 
 
-def test_a_file_of_the_server_cannot_be_asked_for(client: Client) -> None:
-    stranger = {"path": "/etc/hostname", "meta": {"_type": "gradio.FileData"}}
-    with pytest.raises(AppError):
-        client.predict(midi_file=stranger, api_name="/render")
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ([None, "x", 1, 1, 0, 1, 0, ""], "Length in seconds is 'x', but it has to be a number"),
+        ([None, 30, float("nan"), 1, 0, 1, 0, ""], "Variations is nan, but it has to be a whole"),
+        ([None, 30, 1, 1, 0, 1, 0, "9" * 5000], "The seed is '999"),
+        ([SERVER_FILE, 30, 1, 1, 0, 1, 0, ""], "not the form that this endpoint takes"),
+        ([{"path": "\0"}, 30, 1, 1, 0, 1, 0, ""], "MIDI file is "),
+    ],
+)
+def test_bad_values_in_a_bare_request_are_answered_with_a_sentence(
+    url: str, data: list[Any], sentence: str
+) -> None:
+    address = f"{url}gradio_api/call/generate"
+    headers = {"Content-Type": "application/json"}
+    body = json.dumps({"data": data}).encode()
+    with urlopen(Request(address, data=body, headers=headers)) as answer:
+        event = json.load(answer)["event_id"]
+    with urlopen(f"{address}/{event}") as answer:
+        assert sentence in answer.read().decode()
 
 
 def test_serving_the_page_writes_no_file_beside_its_sources(client: Client) -> None:
