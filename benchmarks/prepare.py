@@ -32,16 +32,18 @@ from music_gpt.midi import midi_bytes, read_piece
 from music_gpt.notes import Notes
 
 RUN = """
-import json, resource, sys, time
+import json, pathlib, re, resource, sys, time
 from data_prep.prepare import prepare
 from music_gpt.config import PrepareConfig
 began = time.monotonic()
 report = prepare(sys.argv[1], sys.argv[2], PrepareConfig(workers=int(sys.argv[3])), progress=False)
 uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+status = pathlib.Path("/proc/self/status")  # ru_maxrss remembers what started this process
+peak = re.search(r"VmHWM:\\s+(\\d+)", status.read_text())[1] if status.exists() else 0
 print(json.dumps({
     "wall": time.monotonic() - began,
     "cpu": sum(use.ru_utime + use.ru_stime for use in uses),
-    "peak_mb": [use.ru_maxrss / 1024 for use in uses],
+    "peak_mb": [(int(peak) or uses[0].ru_maxrss) / 1024, uses[1].ru_maxrss / 1024],
     "pieces": report["pieces"], "tokens": sum(s["tokens"] for s in report["splits"].values()),
     "splits": report["splits"],
 }))

@@ -6,6 +6,7 @@ The report is a dictionary that goes into report.json as it is, and into report.
 from __future__ import annotations
 
 import hashlib
+import heapq
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -90,11 +91,11 @@ def build_report(outcome: Outcome, cache: Cache, *, seed: int) -> dict[str, Any]
 
 def sample_places(kept: Files, seed: int) -> list[int]:
     """Ten random pieces, which stay the same where they can when a corpus grows."""
-    drawn = [
+    drawn = (
         (hashlib.sha256(b"%d %s" % (seed, bytes(digest))).digest(), i)
         for i, digest in enumerate(kept.digests)
-    ]
-    return [i for _, i in sorted(drawn)[:N_SAMPLES]]
+    )
+    return [i for _, i in heapq.nsmallest(N_SAMPLES, drawn)]
 
 
 def _sums(outcome: Outcome, chosen: np.typing.NDArray[np.bool_]) -> dict[str, Any]:

@@ -21,8 +21,10 @@ MIN_COMMON = 8
 """Turns that two like pieces have in common at least: fewer are chance between short pieces."""
 COMMON_HASH = 24
 """A turn of more pieces is compared between neighbours only: it tells little, and costs much."""
-HELD = 1 << 20
+HELD = 1 << 18
 """Hashes, or pairs, that are held and sorted at once."""
+MOST_PARTS = 1 << 10
+"""Files of hashes, or pairs, at most."""
 
 Ints = npt.NDArray[np.int64]
 _OWNED = np.dtype([("hash", "<u8"), ("owner", "<u4")])
@@ -54,7 +56,7 @@ def similar_pairs(
     is full. `scratch` is a folder to make, and to remove at the end; without one all is held in
     memory.
     """
-    n_parts = 1 if scratch is None else 1 + n * sketch_size // HELD
+    n_parts = 1 if scratch is None else min(1 + n * sketch_size // HELD, MOST_PARTS)
     sizes, ends = np.zeros(n, np.int64), np.full(n, np.iinfo(np.uint64).max, np.uint64)
     with _Parts(scratch, n_parts, _OWNED) as hashes, _Parts(scratch, n_parts, _COUNTED) as counts:
         for piece in range(n):

@@ -14,6 +14,7 @@ Each piece on disk is EOS, its events, EOS; no piece lies across two shards.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
 import shutil
@@ -350,7 +351,9 @@ def json_line(value: Any) -> str:
 
 def json_text(value: Any) -> str:
     """JSON for people: indented, with a newline at the end."""
-    return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+    text = io.StringIO()  # `dumps` would hold each name of a large report twice
+    json.dump(value, text, ensure_ascii=False, indent=1)
+    return text.getvalue() + "\n"
 
 
 def _read_card(path: Path) -> dict[str, Any]:
