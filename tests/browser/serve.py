@@ -4,8 +4,7 @@ import sys
 
 from fake_pianist import FakePianist
 
-from music_gpt.ui.page import build_page, launch_options
+from music_gpt.ui import launch
 
 if __name__ == "__main__":
-    page = build_page(FakePianist(pace=6.0))  # type: ignore[arg-type]
-    page.launch(**launch_options(port=int(sys.argv[1])))
+    launch(FakePianist(pace=6.0), port=int(sys.argv[1]))  # type: ignore[arg-type]
