@@ -547,6 +547,7 @@ class PageConfig:
     """Most bytes of files that wait to be fetched; beyond it the oldest go."""
 
     def __post_init__(self) -> None:
+        _take_plain_numbers(self)
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
             _require(_finite(value) and value > 0, f.name, value, "a number above 0")

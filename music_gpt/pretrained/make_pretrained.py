@@ -79,12 +79,13 @@ def model_card(card: dict[str, Any], n_parameters: int) -> str:
 Made by `music_gpt/pretrained/make_pretrained.py`; this page and the metadata of the file say the
 same. Licence of the weights: **{card["licence"]}** (attribution in `NOTICE`).
 
-**Network.** {shape["n_layers"]} blocks, {shape["d_model"]}/{shape["d_ff"]}, {shape["n_heads"]}
-heads, context {shape["context"]:,} events, {n_parameters:,} parameters, stored in bf16.
+**Network.** {shape["n_layers"]} blocks, {shape["d_model"]}/{shape["d_ff"]},
+{shape["n_heads"]} heads, context {shape["context"]:,} events, {n_parameters:,} parameters, stored
+in bf16.
 
-**Training.** {card["history"]} Steps {card["steps"]:,}, {card["tokens_seen"]:,} tokens,
-{card["minutes"]} minutes in the last run{_at(card["commit"])}. `config` in the metadata is its
-whole configuration.
+**Training.** {card["history"]}
+{card["steps"]:,} steps, {card["tokens_seen"]:,} tokens, {card["minutes"]} minutes in the last
+run{_at(card["commit"])}. `config` in the metadata is its whole configuration.
 
 **Data.** MIDI files that may be used so; splits by composition.
 
