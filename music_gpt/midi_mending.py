@@ -404,10 +404,10 @@ def _running_status(own: Bytes, at: Ints, first: Ints) -> tuple[Bytes, Ints]:
         return own, at + 1
     number = np.arange(len(own))
     last = np.maximum.accumulate(np.where(states, number, -1))
-    runs = (own < 0x80) & (last >= first)
-    status = np.where(states, own, 0)
-    status[runs] = own[last[runs]]
-    return status, at + (own >= 0x80)
+    told = own >= 0x80
+    runs = ~told & (last >= first)
+    status = np.where(states | runs, own[np.where(told, number, last)], 0)
+    return status, at + told
 
 
 def _tempos(octets: Bytes, at: Ints, events: Ints) -> tuple[Ints, Ints]:

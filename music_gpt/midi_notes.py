@@ -116,7 +116,37 @@ def pair_keys(table: EventTable) -> tuple[PressedKeys, int]:
     order = np.argsort(key, kind="stable")
     events, key = events[order], key[order]
     press = is_press(table)[events]
+    ends = pair_presses(key, press)
+    closed, pressed = ends >= 0, events[press]
+    end, silenced = unreleased_ends(table, silences, pressed)
+    end[closed] = table.tick[events[ends[closed]]]
 
+    keys = PressedKeys(
+        start=table.tick[pressed],
+        end=end,
+        pitch=table.data1[pressed].astype(np.int64),
+        velocity=table.data2[pressed].astype(np.int64),
+        channel=channel_of(table, pressed),
+        track=table.track[pressed],
+        event=pressed,
+    )
+    heard = closed | (end > keys.start)  # pressed at the very end: nothing to hear
+    return keys.take(heard), int((heard & ~closed & ~silenced).sum())
+
+
+def pair_presses(key: npt.NDArray[np.integer], press: Flags) -> Ints:
+    """Place of the release that ends each press, first in, first out; -1 for none.
+
+    Args:
+        key: (N,) what is pressed or released, sorted, and by time where it is the same.
+        press: (N,) whether it is pressed.
+
+    >>> pair_presses(np.array([1, 1, 1, 1, 2]), np.array([True, True, False, False, True])).tolist()
+    [2, 3, -1]
+    """
+    # 0. as a rule each press is released before the next
+    if np.array_equal(key[::2], key[1::2]) and press[::2].all() and not press[1::2].any():
+        return np.arange(1, len(key), 2)
     # 1. a walk up with each press and down with each release, anew in each group of one key
     heads = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
     group = np.repeat(np.arange(len(heads)), np.diff(np.append(heads, len(key))))
@@ -133,22 +163,10 @@ def pair_keys(table: EventTable) -> tuple[PressedKeys, int]:
     first_release = np.cumsum(n_releases) - n_releases
     n_presses = np.append(0, np.cumsum(press))
     nth = (n_presses[1:] - n_presses[heads][group] - 1)[press]
-    group, pressed, released = group[press], events[press], events[release]
-    closed = nth < n_releases[group]
-    end, silenced = unreleased_ends(table, silences, pressed)
-    end[closed] = table.tick[released[(first_release[group] + nth)[closed]]]
-
-    keys = PressedKeys(
-        start=table.tick[pressed],
-        end=end,
-        pitch=table.data1[pressed].astype(np.int64),
-        velocity=table.data2[pressed].astype(np.int64),
-        channel=channel_of(table, pressed),
-        track=table.track[pressed],
-        event=pressed,
-    )
-    heard = closed | (end > keys.start)  # pressed at the very end: nothing to hear
-    return keys.take(heard), int((heard & ~closed & ~silenced).sum())
+    closed, places = nth < n_releases[group[press]], np.flatnonzero(release)
+    ends = np.full(len(nth), -1)
+    ends[closed] = places[(first_release[group[press]] + nth)[closed]]
+    return ends
 
 
 def find_silences(table: EventTable) -> Ints:
