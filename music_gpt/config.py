@@ -480,13 +480,13 @@ class PrepareConfig:
 class SamplingConfig:
     """How the next event is drawn."""
 
-    temperature: float = 0.98
+    temperature: float = 1.0
     """Divides the logits; 0 takes the likeliest event always and ignores the seed."""
     top_k: int = 0
     """Draw from the k likeliest events only; 0 for all."""
     top_p: float = 1.0
     """Draw from the likeliest events that together hold this probability; 1 for all."""
-    min_p: float = 0.03
+    min_p: float = 0.005
     """Leave out events less likely than this share of the likeliest one; 0 for none."""
     max_wait_seconds: float = 4.0
     """Longest wait in a row; the grammar mask forbids more."""
