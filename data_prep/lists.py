@@ -70,14 +70,21 @@ def _rows(path: Path, delimiter: str, columns: Sequence[str]) -> Iterator[dict[s
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"The list {path} cannot be read ({error}); give a UTF-8 text.") from None
-    reader = csv.DictReader(text.removeprefix("#").splitlines(), delimiter=delimiter)
-    reader.fieldnames = [name.strip() for name in reader.fieldnames or []]
+    lines = text.removeprefix("#").splitlines()
+    reader = csv.DictReader(lines, delimiter=delimiter, restval="", strict=True)
+    try:
+        reader.fieldnames = [name.strip() for name in reader.fieldnames or []]
+        rows = list(reader)
+    except csv.Error as error:
+        raise InputError(
+            f"The list {path} is no table ({error} in line {reader.line_num}); mend that line."
+        ) from None
     missing = [name for name in columns if name not in reader.fieldnames]
     if missing:
         raise InputError(
             f"The list {path} has no column {missing[0]!r}; its first line has to name the columns."
         )
-    yield from reader
+    yield from rows
 
 
 def _split_name(name: str, table: Path) -> str:

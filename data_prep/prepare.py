@@ -31,7 +31,7 @@ from music_gpt.config import PrepareConfig
 from music_gpt.corpus import CARD, SPLITS, CorpusWriter, json_text, tokenizer_text
 from music_gpt.errors import InputError
 from music_gpt.events import decode_ids
-from music_gpt.files import LOCK, locked
+from music_gpt.files import LOCK, locked, plain_errors
 
 CACHE = ".cache"
 REPORT = "report.json"
@@ -207,6 +207,8 @@ def _nothing_left(midi: Path, left_out: Sequence[LeftOut]) -> str:
 
 def _check_out(out: Path) -> None:
     """Never write into a folder that holds something else."""
+    with plain_errors(out):
+        out.exists()  # a name may be too long to ask for
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file, but the tokens go into a folder; choose another name.")
     ours = {CARD, CACHE, LOCK, ".writing"}

@@ -473,7 +473,8 @@ class PrepareConfig:
         )
         _check(self, "min_seconds", _within(self.min_seconds, 0), "0 or more")
         _require_seed(self.seed)
-        _check(self, "max_gap_seconds", _within(self.max_gap_seconds, 1), "1 or more")
+        in_range = _within(self.max_gap_seconds, 1, 3600)
+        _check(self, "max_gap_seconds", in_range, "between 1 and 3600")
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ BAD: list[tuple[type, str, list[Any], str]] = [
     (PrepareConfig, "max_outside_keys", [-0.1, 1.1, math.nan], "between 0 and 1"),
     (PrepareConfig, "min_velocity_spread", [-1, 65, "3"], "between 0 and 64"),
     (PrepareConfig, "max_regularity", [-0.1, 1.1, None], "between 0 and 1"),
-    (PrepareConfig, "max_gap_seconds", [0, 0.9, math.nan], "1 or more"),
+    (PrepareConfig, "max_gap_seconds", [0, 0.9, math.nan, 1e300], "between 1 and 3600"),
     (SamplingConfig, "temperature", [-0.1, 10.1, math.nan, math.inf, "1"], "between 0 and 10"),
     (SamplingConfig, "top_k", [-1, 1.5, "5", True], "a whole number, 0 or more"),
     (SamplingConfig, "top_p", [0, -0.1, 1.1, math.nan], "above 0 and at most 1"),

@@ -407,7 +407,11 @@ def test_a_list_of_sources_is_copied_to_each_piece_and_summed(midi: Path, tmp_pa
     [
         ("name,split\n", "no column 'path'"),
         ("path,split\na/piece 00.mid,best\n", "says split 'best'"),
+        ("path,split\na/piece 00.mid\n", "says split ''"),
+        ('path,split\n"abc', "is no table"),
+        (f"path,split\n{'a' * 200_000},train\n", "is no table"),
     ],
+    ids=range(5),
 )
 def test_a_list_that_cannot_be_used_is_refused(
     text: str, said: str, midi: Path, tmp_path: Path
@@ -417,6 +421,11 @@ def test_a_list_that_cannot_be_used_is_refused(
         run(midi, tmp_path / "out", PrepareConfig(split_by=str(tmp_path / "mine.csv")))
     with pytest.raises(InputError, match="cannot be read"):
         run(midi, tmp_path / "out", PrepareConfig(split_by=str(tmp_path / "nowhere.csv")))
+
+
+def test_a_folder_with_too_long_a_name_is_refused(midi: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="too long"):
+        run(midi, tmp_path / ("b" * 300), PrepareConfig())
 
 
 def test_a_name_that_is_not_text_is_written_out(midi: Path, tmp_path: Path) -> None:
