@@ -98,6 +98,7 @@ def test_a_run_learns_and_leaves_its_files(tokens: Path, tmp_path: Path) -> None
     assert result["tokens"] == 60 * 4 * 32
     assert result["nats_per_token"] < 5.6 < math.log(390)
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
+        files.LOCK,
         *("best.safetensors", "config.yaml", "last.ckpt", "last.safetensors", "log.csv"),
         "previous.ckpt",
     ]
@@ -483,7 +484,7 @@ def test_a_run_that_diverges_at_once_says_so_and_keeps_no_weights(
         max_steps=40, optim={"optimizer": "adamw", "adamw_lr": 1e30, "warmup_steps": 0}
     )
     refused("diverged at step 20.*start again with a lower --optim", tokens, tmp_path / "r", wild)
-    assert sorted(p.name for p in (tmp_path / "r").iterdir()) == ["config.yaml"]
+    assert sorted(p.name for p in (tmp_path / "r").iterdir()) == [files.LOCK, "config.yaml"]
 
 
 def test_a_run_that_diverges_later_keeps_the_last_good_checkpoint(
