@@ -6,7 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -178,18 +179,24 @@ GOOD = [None, 30, 1, 1.0, 0, 1.0, 0.0, ""]
 """What /generate takes: prompt, seconds, variations, temperature, top-k, top-p, min-p, seed."""
 
 
+def run_apart(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run `work` in a thread of its own: the browser's tests keep a loop running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
 @pytest.fixture(scope="module")
 def page() -> gr.Blocks:
     async def build() -> gr.Blocks:
         return build_page(PIANIST)
 
-    return asyncio.run(build())  # outside of a loop Gradio makes one that nobody closes
+    return run_apart(build())  # outside of a loop Gradio makes one that nobody closes
 
 
 def ask(page: gr.Blocks, endpoint: str, values: list[Any]) -> Any:
     """What Gradio makes of the values of a call, before the handler gets them."""
     (function,) = [fn for fn in page.fns.values() if fn.api_name == endpoint]
-    return asyncio.run(page.preprocess_data(function, values, None))
+    return run_apart(page.preprocess_data(function, values, None))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +255,7 @@ def test_a_file_is_handed_out_from_where_it_lies(page: gr.Blocks) -> None:
     path = shelf.path("a.mid")
     path.write_bytes(b"music")
     (function,) = [fn for fn in page.fns.values() if fn.api_name == "render"]
-    (sent,), *_ = asyncio.run(page.postprocess_data(function, [str(path)], None))
+    (sent,), *_ = run_apart(page.postprocess_data(function, [str(path)], None))
     assert sent["path"] == str(path)
 
 
@@ -380,6 +387,8 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         cwd=ROOT / "tests",
         env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
         start_new_session=True,
+        # tests that run in the background of a shell would hand on that Ctrl-C is to be ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert server.stdout is not None
     for line in server.stdout:
