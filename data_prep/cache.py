@@ -22,8 +22,6 @@ from data_prep.encode import (
     CRASHED,
     FACTS,
     FILES_IN_CHUNK,
-    N_PITCHES,
-    N_VELOCITIES,
     Facts,
     Ids,
     encode_chunk,
@@ -35,6 +33,7 @@ from data_prep.encode import (
 )
 from data_prep.fingerprint import Hashes
 from data_prep.workers import Workers
+from music_gpt.events import N_PITCHES, N_VELOCITIES
 
 Rows = npt.NDArray[np.int64]
 

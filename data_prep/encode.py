@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +21,19 @@ from music_gpt import events
 from music_gpt.config import MidiLimits
 from music_gpt.corpus import IDS
 from music_gpt.errors import InputError
-from music_gpt.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, encode_notes, velocity_value
+from music_gpt.events import (
+    EOS,
+    HIGHEST_KEY,
+    LOWEST_KEY,
+    N_PITCHES,
+    N_VELOCITIES,
+    NOTE_OFF,
+    TIME_SHIFT,
+    VELOCITY,
+    encode_notes,
+    velocity_value,
+)
+from music_gpt.files import whole_file
 from music_gpt.midi import read_piece
 from music_gpt.notes import Notes
 
@@ -30,13 +41,10 @@ FILES_IN_CHUNK = 16
 CHUNK_FORMAT = 2
 CRASHED = "Reading it ended the process, perhaps for want of memory; look at this file."
 
-LOWEST_KEY, HIGHEST_KEY = 21, 108
-"""A piano's 88 keys."""
 COMMON_DISTANCES = 12
 """So many lengths between onsets (in ms) hold nearly all of a machine's, and few of a hand's."""
 TOGETHER_MS = 5
 """Notes that begin within this are one onset."""
-N_PITCHES, N_VELOCITIES = 128, 32
 
 FACTS = np.dtype(
     [
@@ -168,8 +176,8 @@ def store_chunk(pieces: list[Encoded], folder: Path) -> Path:
     }
     facts = np.array([piece.facts for piece in pieces], FACTS)
     name = hashlib.sha256(facts["digest"].tobytes()).hexdigest()[:24]
-    unfinished = folder / f"{name}.{os.getpid()}"
-    with unfinished.open("wb") as file:
+    chunk = folder / f"{name}.npz"
+    with whole_file(chunk) as unfinished, unfinished.open("wb") as file:
         np.savez(
             file,
             facts=facts,
@@ -180,7 +188,7 @@ def store_chunk(pieces: list[Encoded], folder: Path) -> Path:
             pitches=np.array([piece.pitches for piece in pieces]),
             velocities=np.array([piece.velocities for piece in pieces]),
         )
-    return unfinished.replace(folder / f"{name}.npz")
+    return chunk
 
 
 @functools.lru_cache(maxsize=8)

@@ -207,13 +207,14 @@ def _nothing_left(midi: Path, left_out: Sequence[LeftOut]) -> str:
 
 def _check_out(out: Path) -> None:
     """Never write into a folder that holds something else."""
-    with plain_errors(out):
-        out.exists()  # a name may be too long to ask for
-    if out.exists() and not out.is_dir():
-        raise InputError(f"{out} is a file, but the tokens go into a folder; choose another name.")
     ours = {CARD, CACHE, LOCK, ".writing"}
-    if out.is_dir() and any(out.iterdir()) and not any((out / name).exists() for name in ours):
-        raise InputError(f"The folder {out} holds other files; choose a new or empty folder.")
+    with plain_errors(out):  # a name may be too long to ask for
+        if out.exists() and not out.is_dir():
+            raise InputError(
+                f"{out} is a file, but the tokens go into a folder; choose another name."
+            )
+        if out.is_dir() and any(out.iterdir()) and not any((out / name).exists() for name in ours):
+            raise InputError(f"The folder {out} holds other files; choose a new or empty folder.")
 
 
 @contextmanager

@@ -24,6 +24,8 @@ from music_gpt.config import DataConfig
 from music_gpt.corpus import Split, require_events
 from music_gpt.errors import InputError
 from music_gpt.events import (
+    HIGHEST_KEY,
+    LOWEST_KEY,
     PAD,
     VELOCITY,
     Ids,
@@ -33,8 +35,6 @@ from music_gpt.events import (
     velocity_in_force,
 )
 
-LOWEST_KEY, HIGHEST_KEY = 21, 108
-"""The piano's keys: transposition keeps every crop inside them."""
 N_STRETCHES = 5
 LOOK_BACK = 128
 """Tokens read at once in search of the velocity in force: it is told about every 20 tokens."""

@@ -158,7 +158,11 @@ def _hits(logits: Tensor, ids: Tensor) -> int:
 
 def ngram_nats_per_token(train: Split, test: Split, *, order: int = 2) -> float:
     """Nats per token on `test` of an interpolated n-gram of `train` with `order` tokens of past."""
-    probability = ngram(train, order)
+    return mean_nats_of(ngram(train, order), test)
+
+
+def mean_nats_of(probability: Callable[[Ids], np.ndarray], test: Split) -> float:
+    """Nats per token on `test` of what `ngram` returns."""
     nats = [-np.log(probability(test.piece(i))).sum() for i in range(test.n_pieces)]
     return float(sum(nats) / max(test.n_tokens - test.n_pieces, 1))
 

@@ -45,6 +45,8 @@ MIN_SECONDS, MAX_SECONDS = 0.1, 3600.0
 MAX_VARIATIONS = 16
 MAX_SEED = 2**53 - 1
 """The largest whole number that JSON keeps everywhere."""
+MAX_GIVEN_SEED = MAX_SEED - MAX_VARIATIONS
+"""Each take has a seed of its own, from the given one up."""
 DEFAULT_SEED_LIMIT = 2**31
 """Seeds that are drawn, rather than given, stay below it: short enough to copy by hand."""
 
@@ -347,7 +349,7 @@ class Pianist:
             prompt_seconds = _number("prompt_seconds", prompt_seconds, MIN_SECONDS, math.inf)
         if seed is None:
             seed = secrets.randbelow(DEFAULT_SEED_LIMIT)
-        seed = _whole("seed", seed, 0, MAX_SEED - MAX_VARIATIONS)
+        seed = _whole("seed", seed, 0, MAX_GIVEN_SEED)
         heard = self._hear(prompt, prompt_seconds, max_wait_seconds)
         ending = Ending.after(heard.start.seam, seconds, own=end)
         seeds = [seed + take for take in range(variations)]

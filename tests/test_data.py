@@ -20,8 +20,6 @@ from small import PLAIN, piece, split_of, tokens_folder
 from music_gpt.config import DataConfig
 from music_gpt.corpus import Corpus, CorpusWriter, Split
 from music_gpt.data import (
-    HIGHEST_KEY,
-    LOWEST_KEY,
     CropBatches,
     Windows,
     crop_counts,
@@ -32,6 +30,8 @@ from music_gpt.data import (
 from music_gpt.errors import InputError
 from music_gpt.events import (
     EOS,
+    HIGHEST_KEY,
+    LOWEST_KEY,
     NOTE_OFF,
     PAD,
     TIME_SHIFT,

@@ -18,7 +18,7 @@ import torch
 
 from music_gpt.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.corpus import Corpus
-from music_gpt.metrics import likelihood, ngram_nats_per_token, sliding_nats_per_token
+from music_gpt.metrics import likelihood, mean_nats_of, ngram, sliding_nats_per_token
 from music_gpt.model import use_bf16
 
 FOLDER = Path(__file__).parent
@@ -45,13 +45,11 @@ def main() -> None:
         stored = Path(folder) / out.name
         save_checkpoint(stored, model, card, dtype=torch.bfloat16)
         model, _ = load_checkpoint(stored)
-    bf16 = use_bf16("auto", "cpu")
+    bf16, plain = use_bf16("auto", "cpu"), ngram(corpus.split("train"), order=2)
     for name in ("validation", "test"):
         split = corpus.split(name)
         card[name] = likelihood(model, split, bf16=bf16, progress=True).to_dict()
-        card[name]["ngram_nats_per_token"] = round(
-            ngram_nats_per_token(corpus.split("train"), split), 4
-        )
+        card[name]["ngram_nats_per_token"] = round(mean_nats_of(plain, split), 4)
         sliding = sliding_nats_per_token(model, split, bf16=bf16, progress=True)
         card[name]["sliding_nats_per_token"] = round(sliding, 4)
     for old in FOLDER.glob("*.safetensors"):

@@ -21,7 +21,7 @@ from music_gpt import audio, midi
 from music_gpt.config import MidiLimits, PageConfig, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.notes import Notes
-from music_gpt.pianist import Pianist, settings_text
+from music_gpt.pianist import MAX_GIVEN_SEED, Pianist, settings_text
 from music_gpt.ui import visit as visits
 from music_gpt.ui.door import sentence, short
 from music_gpt.ui.pianoroll import read_selection
@@ -251,7 +251,7 @@ def read_seed(text: str | None) -> int | None:
     if not digits.isdecimal() or len(digits) > MAX_DIGITS:
         raise InputError(
             f"The seed is {short(digits)}, but it has to be a whole number from 0 to "
-            f"{visits.MAX_GIVEN_SEED}; leave it empty for a new one."
+            f"{MAX_GIVEN_SEED}; leave it empty for a new one."
         )
     return int(digits)
 

@@ -13,20 +13,17 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gradio as gr
 from gradio.themes.utils.colors import Color
 
 from music_gpt.config import SamplingConfig
 from music_gpt.errors import InputError
+from music_gpt.pianist import MAX_GIVEN_SEED, Pianist
 from music_gpt.ui.desk import NOTHING, PAGE, Desk
 from music_gpt.ui.door import GuardedBlocks
 from music_gpt.ui.pianoroll import BANK, HERE, file_text, piano_roll
-from music_gpt.ui.visit import MAX_GIVEN_SEED
-
-if TYPE_CHECKING:
-    from music_gpt.pianist import Pianist
 
 HOUR = 3600
 PATIENCE_SECONDS = 1

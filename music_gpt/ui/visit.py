@@ -20,7 +20,7 @@ from music_gpt import midi
 from music_gpt.config import PageConfig, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.notes import NOTE_DTYPE, Notes
-from music_gpt.pianist import DEFAULT_SEED_LIMIT, MAX_SEED, MAX_VARIATIONS
+from music_gpt.pianist import DEFAULT_SEED_LIMIT, MAX_GIVEN_SEED
 
 if TYPE_CHECKING:
     from music_gpt.pianist import Composition, Pianist
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 RollValue = dict[str, Any]
 """What the roll is given: plain numbers and strings only, because numpy floats reach the browser
 as strings. Notes are text that only grows, so each update sends nothing but what is new."""
-
-MAX_GIVEN_SEED = MAX_SEED - MAX_VARIATIONS
-"""The pianist's own bound: each take has a seed of its own, from this one up."""
 
 
 @dataclass(frozen=True)
