@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import music_gpt
+from music_gpt.checkpoint import load_checkpoint
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -83,3 +84,16 @@ def test_the_table_of_configs_tells_their_real_sizes() -> None:
         model = yaml.safe_load((ROOT / "configs" / name).read_text("utf-8"))["model"]
         shape = {"n_layers": int(n_layers), "d_model": int(d_model), "d_ff": int(d_ff)}
         assert shape == {key: model[key] for key in shape}
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_the_figures_of_the_bundled_network_are_those_of_its_card(split: str) -> None:
+    score = load_checkpoint()[1][split]
+    figures = [
+        f"{split}, {score['tokens'] / 1e6:.2f} M tokens",
+        f"{score['nats_per_token']:.3f}",
+        f"{score['nats_per_note']:.2f}",
+        f"{score['sliding_nats_per_token']:.3f}",
+        f"{score['ngram_nats_per_token']:.3f}",
+    ]
+    assert f"| {' | '.join(figures)} |" in README
