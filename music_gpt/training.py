@@ -33,8 +33,9 @@ from music_gpt.data import CropBatches, Windows, loader
 from music_gpt.errors import InputError
 from music_gpt.events import PAD, VOCAB_SIZE
 from music_gpt.files import locked
+from music_gpt.growth import grown
 from music_gpt.model import GPT, resolve_device, token_nats, use_bf16
-from music_gpt.optimizer import EMA, MuonAdamW, lr_factor
+from music_gpt.optimizer import EMA, MuonAdamW, lr_factor, weight_decay_factor
 from music_gpt.run_folder import (
     BEST_WEIGHTS,
     LAST,
@@ -96,9 +97,10 @@ class Training(pl.LightningModule):
         return loss
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Set the learning rate of this step."""
+        """Set the learning rate and the weight decay of this step."""
         self.lr_factor = lr_factor(self.config.optim, self.step, self.progress)
-        cast(MuonAdamW, optimizer).scale_lr(self.lr_factor)
+        decay = weight_decay_factor(self.config.optim, self.progress)
+        cast(MuonAdamW, optimizer).scale(lr=self.lr_factor, weight_decay=decay)
 
     def configure_gradient_clipping(self, *_: Any, **__: Any) -> None:
         """Clip, and keep the norm for the log."""
@@ -421,10 +423,10 @@ def train(
 ) -> dict[str, Any]:
     """Train on the tokens folder and write into `out`; returns what was reached, as plain values.
 
-    `resume` goes on where the run in `out` was; `init_from` starts from the weights of a checkpoint
-    of the same shape. Of several processes all but the first return an empty dict. Raises
-    `InputError` before the first step for anything that cannot work, and `KeyboardInterrupt` when
-    Ctrl-C is pressed twice.
+    `resume` goes on where the run in `out` was; `init_from` starts from the weights of a
+    checkpoint, grown where its network is smaller. Of several processes all but the first return an
+    empty dict. Raises `InputError` before the first step for anything that cannot work, and
+    `KeyboardInterrupt` when Ctrl-C is pressed twice.
     """
     # 1. what there is: tokens, the run so far, a machine
     run, corpus = Path(out), Corpus.open(tokens)
@@ -441,9 +443,10 @@ def train(
         rank, n_ranks = trainer.global_rank, trainer.world_size
         # 2. the network and its batches
         torch.manual_seed(config.train.seed)
-        model = GPT(config.model)
-        if init_from is not None and not resume:
-            _init_from(model, init_from)
+        if init_from is None or resume:
+            model = GPT(config.model)
+        else:
+            model = grown(load_checkpoint(init_from)[0], config.model)
         batches = CropBatches(
             split,
             config.model.context,
@@ -545,17 +548,6 @@ def _batches_done(state: Mapping[str, Any], config: RunConfig, n_ranks: int) -> 
     old_ranks = machine["devices"] * machine["num_nodes"]
     crops = state["batches_done"] * data["batch_size"] * old_ranks
     return int(crops // (config.data.batch_size * n_ranks))
-
-
-def _init_from(model: GPT, path: str | Path) -> None:
-    source, _ = load_checkpoint(path)
-    shapes = [{k: v.shape for k, v in m.state_dict().items()} for m in (source, model)]
-    if shapes[0] != shapes[1]:
-        raise InputError(
-            f"{path} holds a network of another shape than the configuration; use a configuration "
-            f"with model: {source.config.to_dict()}."
-        )
-    model.load_state_dict(source.state_dict())
 
 
 def _card(corpus: Corpus, config: RunConfig, init_from: str | Path | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ PACKAGE = ROOT / "music_gpt"
 READING_ORDER = [
     *("errors", "files", "config", "notes", "midi_mending", "midi_notes", "midi"),
     *("events", "tokenizer", "corpus", "data"),
-    *("model", "checkpoint", "optimizer", "run_folder", "training"),
+    *("model", "growth", "checkpoint", "optimizer", "run_folder", "training"),
     *("grammar", "generation", "hearing", "pianist"),
     *("metrics", "audio", "ui", "parsing", "verbs", "cli"),
 ]
