@@ -13,7 +13,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "music_gpt"
 
 READING_ORDER = [
-    *("errors", "files", "config", "notes", "midi_mending", "midi_notes", "midi"),
+    *("errors", "files", "config", "report_html", "notes", "drawing"),
+    *("midi_mending", "midi_notes", "midi"),
     *("events", "tokenizer", "corpus", "data"),
     *("model", "growth", "checkpoint", "optimizer", "run_folder", "training"),
     *("grammar", "generation", "hearing", "pianist"),

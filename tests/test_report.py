@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from small import melody
 
-from data_prep.drawing import bars, piano_roll
 from data_prep.prepare import prepare
 from data_prep.report_page import report_page
 from music_gpt.config import PrepareConfig
+from music_gpt.drawing import bars, piano_roll
 from music_gpt.midi import write_midi
 
 VOID = {"meta", "br", "rect", "path", "link", "img"}
