@@ -263,6 +263,8 @@ class OptimConfig:
     """AdamW's averaging constants."""
     weight_decay: float = 0.05
     """Weight decay on hidden matrices; embeddings, biases and norms have none."""
+    weight_decay_schedule: Literal["constant", "linear"] = "constant"
+    """Whether the weight decay stays, or falls in a line to 0 at the end of the run."""
     warmup_steps: int = 100
     """Steps over which the learning rate rises from 0."""
     schedule: Literal["linear", "cosine"] = "linear"
@@ -293,6 +295,12 @@ class OptimConfig:
             "two numbers, at least 0 and below 1",
         )
         _check(self, "weight_decay", _within(self.weight_decay, 0), "0 or more")
+        _check(
+            self,
+            "weight_decay_schedule",
+            self.weight_decay_schedule in ("constant", "linear"),
+            "'constant' or 'linear'",
+        )
         _check(self, "warmup_steps", _whole(self.warmup_steps, 0), "a whole number, 0 or more")
         for name in ("cooldown", "final_lr"):
             value = getattr(self, name)

@@ -68,6 +68,7 @@ BAD: list[tuple[type, str, list[Any], str]] = [
     (OptimConfig, "adamw_lr", [0, -1e-3, None], "a number above 0"),
     (OptimConfig, "betas", [0.9, (0.9,), (0.9, 1.0), (-1, 0.9), ("a", "b"), "ab"], "two numbers"),
     (OptimConfig, "weight_decay", [-0.01, math.nan, math.inf], "0 or more"),
+    (OptimConfig, "weight_decay_schedule", ["cosine", 0, None], "'constant' or 'linear'"),
     (OptimConfig, "warmup_steps", [-1, 0.5, "100"], "a whole number, 0 or more"),
     (OptimConfig, "schedule", ["constant", None], "'linear' or 'cosine'"),
     (OptimConfig, "cooldown", [-0.1, 1.1, math.nan], "between 0 and 1"),
