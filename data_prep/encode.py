@@ -209,7 +209,8 @@ def setting_key(max_gap_seconds: float) -> str:
     """Name of the cache folder: all that decides what a file's bytes become, the code included."""
     digest = hashlib.sha256(f"{CHUNK_FORMAT} {max_gap_seconds!r} {MidiLimits()}".encode())
     package, here = Path(str(events.__file__)).parent, Path(__file__)
-    code = [*sorted(package.glob("midi*.py")), package / "notes.py", package / "events.py"]
+    names = ("notes.py", "events.py", "hashing.py")
+    code = [*sorted(package.glob("midi*.py")), *(package / name for name in names)]
     for source in [*code, here.with_name("fingerprint.py"), here]:
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from music_gpt.hashing import Hashes, window_hashes
 from music_gpt.midi_mending import follow
 from music_gpt.notes import Notes
 
@@ -27,7 +28,6 @@ TIMED_INTERVALS = 6
 """Intervals in one hash with times: no hand plays so many twice within the same 10 ms."""
 TIMED_SKETCH_SIZE = 512
 
-Hashes = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 
 
@@ -54,12 +54,12 @@ def fingerprints(
     of_melody, of_bass = _steps_to_equal(melody), _steps_to_equal(bass)
     hashes = np.concatenate(
         [
-            _turns(melody, _telling(melody, of_melody, N_INTERVALS), N_INTERVALS, salt=1),
-            _turns(bass, _telling(bass, of_bass, N_INTERVALS), N_INTERVALS, salt=2),
+            window_hashes(melody, _telling(melody, of_melody, N_INTERVALS), N_INTERVALS, salt=1),
+            window_hashes(bass, _telling(bass, of_bass, N_INTERVALS), N_INTERVALS, salt=2),
         ]
     )
     telling = _telling(melody, of_melody, TIMED_INTERVALS)
-    timed_hashes = _turns(timed, telling, TIMED_INTERVALS, salt=3)
+    timed_hashes = window_hashes(timed, telling, TIMED_INTERVALS, salt=3)
     return _smallest(hashes, size), _smallest(timed_hashes, timed_size)
 
 
@@ -100,17 +100,3 @@ def _telling(intervals: Ints, steps_to_equal: Ints, n: int) -> Ints:
         span = n - period
         telling &= equal[span : span + n_windows] - equal[:n_windows] < span
     return np.flatnonzero(telling)
-
-
-def _turns(values: Ints, begins: Ints, n: int, salt: int) -> Hashes:
-    """A 64-bit hash of `n` values from each beginning (splitmix64): the same on every machine."""
-    state = np.full(len(begins), salt, dtype=np.uint64)
-    numbers = values.astype(np.uint64)  # negative ones wrap, which is well defined
-    for i in range(n):
-        state += numbers[begins + i] + np.uint64(0x9E3779B97F4A7C15)
-        state ^= state >> np.uint64(30)
-        state *= np.uint64(0xBF58476D1CE4E5B9)
-        state ^= state >> np.uint64(27)
-        state *= np.uint64(0x94D049BB133111EB)
-        state ^= state >> np.uint64(31)
-    return state
