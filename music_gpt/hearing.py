@@ -45,30 +45,34 @@ class Prompt:
     """What a person should know: sentences."""
 
 
-def hear(piece: Piece, context: int, prompt_seconds: float | None, longest_wait: float) -> Prompt:
-    """Prepare the end of `piece` for a network that hears `context` ids.
+def hear(
+    piece: Piece,
+    context: int,
+    prompt_seconds: float | None,
+    longest_wait: float,
+    prompt_end_seconds: float | None = None,
+) -> Prompt:
+    """Prepare the end of `piece`, or of its first seconds, for a network that hears `context` ids.
 
-    All notes that sound up to the very end are left open, for a file may end there only because it
-    was cut: the new music says how long they ring on. The wait before the seam is left open too, so
-    that the next onset falls where it belongs and not on the seam. A prompt that takes more than
-    `PROMPT_SHARE` of the context is cut to its tail, between two frames; what sounds there and the
-    velocity in force are carried over.
+    All notes that sound up to the very end are left open, for it may be there only because the
+    music was cut: the new music says how long they ring on. The wait before the seam is left open
+    too, so that the next onset falls where it belongs and not on the seam. A prompt that takes more
+    than `PROMPT_SHARE` of the context is cut to its tail, between two frames; what sounds there and
+    the velocity in force are carried over.
 
     Args:
         piece: its sounding notes count.
         context: longest window of the network, in ids.
         prompt_seconds: hear only so much of the end, or all of it.
         longest_wait: in seconds; a longer final note counts as if it was struck later.
+        prompt_end_seconds: hear nothing from there on; None for the end of the piece.
 
     Raises:
-        InputError: the piece has no notes.
+        InputError: the piece has no notes, none in this part, or ends before it.
     """
-    notes = piece.sounding_notes
-    if not len(notes):
+    if not piece.n_notes:
         raise InputError("The prompt holds no notes; give one with piano music, or none at all.")
-    if prompt_seconds is not None and prompt_seconds < piece.seconds:
-        notes = cut_notes(notes, piece.seconds - prompt_seconds, piece.seconds)
-    notes, warnings = _from_zero(notes), []
+    notes, warnings = _from_zero(_part(piece, prompt_seconds, prompt_end_seconds)), []
     notes["end"] = end_at_next_strike(notes["start"], notes["pitch"], notes["end"])
     ids, wait = _open_end(_encode(notes))
     room = max(int(context * PROMPT_SHARE), 2)
@@ -80,6 +84,30 @@ def hear(piece: Piece, context: int, prompt_seconds: float | None, longest_wait:
             f"{notes['end'].max():.0f} seconds are continued."
         )
     return _prompt(notes, [EOS, *ids] if whole else ids, wait, longest_wait, warnings)
+
+
+def _part(piece: Piece, seconds: float | None, end: float | None) -> Notes:
+    """The last `seconds` before `end`; what reaches less than half a frame into them is outside."""
+    end = piece.seconds if end is None else end
+    if end > piece.seconds:
+        raise InputError(
+            f"prompt_end_seconds is {end:g}, but the prompt lasts {piece.seconds:.2f} seconds; "
+            "choose a point within it."
+        )
+    start = 0.0 if seconds is None else max(0.0, end - seconds)
+    notes, half = piece.sounding_notes, 0.5 / FRAMES_PER_SECOND
+    if start > 0:
+        notes = notes[(notes["end"] > start + half) | (notes["start"] >= start)]
+    if end < piece.seconds:
+        notes = notes[notes["start"] < end - half]
+    if start > 0 or end < piece.seconds:
+        notes = cut_notes(notes, start, end)
+    if not len(notes):
+        raise InputError(
+            f"Nothing sounds between {start:g} and {end:g} seconds of the prompt; choose a part "
+            "with music."
+        )
+    return notes
 
 
 def _prompt(

@@ -11,7 +11,7 @@ import math
 import operator
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
@@ -34,7 +34,15 @@ from music_gpt.events import (
 from music_gpt.generation import Engine, TorchEngine, fastest_threads, generate
 from music_gpt.grammar import Ending, Start
 from music_gpt.hearing import Prompt, hear
-from music_gpt.midi import PieceLike, as_piece, make_notes, to_pretty_midi, write_midi
+from music_gpt.midi import (
+    Piece,
+    PieceLike,
+    as_piece,
+    make_notes,
+    read_piece,
+    to_pretty_midi,
+    write_midi,
+)
 from music_gpt.model import GPT
 from music_gpt.notes import NOTE_DTYPE, Notes
 
@@ -85,6 +93,8 @@ class ComposeOptions(TypedDict, total=False):
     seconds: float
     seed: int | None
     prompt_seconds: float | None
+    prompt_end_seconds: float | None
+    tracks: Sequence[int | str] | None
     include_prompt: bool
     end: bool
     temperature: float
@@ -302,6 +312,8 @@ class Pianist:
         seed: int | None = None,
         variations: int = 1,
         prompt_seconds: float | None = None,
+        prompt_end_seconds: float | None = None,
+        tracks: Sequence[int | str] | None = None,
         include_prompt: bool = True,
         end: bool = False,
         temperature: float = _DEFAULT.temperature,
@@ -320,7 +332,10 @@ class Pianist:
             seed: take i is drawn with seed + i, so each variation can be made again alone; None
                 draws a seed, which `Composition.settings` tells.
             variations: takes side by side, 1 to 16.
-            prompt_seconds: continue only so much of the end of the prompt.
+            prompt_seconds: hear only so much of the prompt before the point where it is continued.
+            prompt_end_seconds: continue the prompt from this point rather than from its end; notes
+                that sound across it are held over into the new music.
+            tracks: numbers or names of the tracks of a MIDI file to use, as for `read_piece`.
             include_prompt: whether `Composition.midi` has the kept prompt before the new music.
             end: let the piece end by itself, between 60 % of `seconds` and some seconds more.
             temperature: divides the logits; 0 takes the likeliest event and ignores the seed.
@@ -332,7 +347,8 @@ class Pianist:
             release_after_seconds: notes that sound longer become ever likelier to be released.
 
         Raises:
-            InputError: the prompt cannot be read, or a number is out of range.
+            InputError: the prompt cannot be read, lacks a track or has nothing to continue there,
+                or a number is out of range.
         """
         sampling = SamplingConfig(
             temperature,
@@ -345,12 +361,19 @@ class Pianist:
         )
         seconds = _number("seconds", seconds, MIN_SECONDS, MAX_SECONDS)
         variations = _whole("variations", variations, 1, MAX_VARIATIONS)
-        if prompt_seconds is not None:
-            prompt_seconds = _number("prompt_seconds", prompt_seconds, MIN_SECONDS, math.inf)
+        prompt_seconds = _part_seconds("prompt_seconds", prompt_seconds)
+        prompt_end_seconds = _part_seconds("prompt_end_seconds", prompt_end_seconds)
         if seed is None:
             seed = secrets.randbelow(DEFAULT_SEED_LIMIT)
         seed = _whole("seed", seed, 0, MAX_GIVEN_SEED)
-        heard = self._hear(prompt, prompt_seconds, max_wait_seconds)
+        part = (prompt_seconds, prompt_end_seconds, tracks)
+        if prompt is None and any(choice is not None for choice in part):
+            raise InputError(
+                "prompt_seconds, prompt_end_seconds and tracks choose a part of the prompt; give a "
+                "prompt, or leave them out."
+            )
+        piece = None if prompt is None else _as_prompt(prompt, tracks)
+        heard = self._hear(piece, prompt_seconds, max_wait_seconds, prompt_end_seconds)
         ending = Ending.after(heard.start.seam, seconds, own=end)
         seeds = [seed + take for take in range(variations)]
         settings = {
@@ -361,6 +384,8 @@ class Pianist:
             "variations": variations,
             "end": bool(end),
             "prompt_seconds": prompt_seconds,
+            "prompt_end_seconds": prompt_end_seconds,
+            "tracks": None if piece is None else _some_tracks(piece),
             "include_prompt": bool(include_prompt),
             **asdict(sampling),
         }
@@ -368,12 +393,11 @@ class Pianist:
         return Composition(events, heard, settings)
 
     def _hear(
-        self, prompt: PieceLike | None, prompt_seconds: float | None, longest_wait: float
+        self, piece: Piece | None, seconds: float | None, longest_wait: float, end: float | None
     ) -> Prompt:
-        if prompt is None:
+        if piece is None:
             return Prompt(np.zeros(0, NOTE_DTYPE), Start())
-        piece = as_piece(prompt)
-        heard = hear(piece, self._engine.context, prompt_seconds, longest_wait)
+        heard = hear(piece, self._engine.context, seconds, longest_wait, end)
         heard.warnings[:0] = piece.warnings
         return heard
 
@@ -402,6 +426,29 @@ class Pianist:
         for _ in composition:
             pass
         return [composition.midi(take) for take in range(composition.n_takes)]
+
+
+def _as_prompt(prompt: PieceLike, tracks: Sequence[int | str] | None) -> Piece:
+    """The prompt as a piece, of these tracks only."""
+    if tracks is None:
+        return as_piece(prompt)
+    if isinstance(prompt, (str, Path, bytes, bytearray)):
+        return read_piece(bytes(prompt) if isinstance(prompt, bytearray) else prompt, tracks=tracks)
+    raise InputError(
+        f"tracks chooses among those of a MIDI file, but the prompt is a {type(prompt).__name__}; "
+        "give the path or the bytes of a file."
+    )
+
+
+def _some_tracks(piece: Piece) -> list[int] | None:
+    """Numbers of the tracks that are used, or None where there are no others."""
+    used = [track.number for track in piece.tracks if track.used]
+    return used if len(used) < len(piece.tracks) else None
+
+
+def _part_seconds(name: str, value: object) -> float | None:
+    """Seconds of a prompt, or None for all of them."""
+    return None if value is None else _number(name, value, MIN_SECONDS, math.inf)
 
 
 def _number(name: str, value: object, low: float, high: float) -> float:

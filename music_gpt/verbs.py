@@ -133,6 +133,12 @@ def _add_generate() -> _Verb:
     verb = Parser()
     verb.add_argument("--prompt", type=str, default=None, help="MIDI file to continue.")
     verb.add_argument("--prompt-seconds", type=float, default=None, help="Use only its last part.")
+    verb.add_argument(
+        "--prompt-end",
+        type=float,
+        default=None,
+        help="Continue it from this second on; default: its end.",
+    )
     _add_tracks(verb)
     verb.add_argument("--seconds", type=float, default=30.0, help="Seconds of new music.")
     verb.add_argument("--out", type=str, required=True, help="MIDI file to write.")
@@ -291,6 +297,7 @@ def generate(args: Namespace) -> None:
         seed=args.seed,
         variations=args.variations,
         prompt_seconds=args.prompt_seconds,
+        prompt_end_seconds=args.prompt_end,
         include_prompt=not args.continuation_only,
         end=args.end,
         **dataclasses.asdict(_from_flags(SamplingConfig, args)),

@@ -40,6 +40,7 @@ VERBS = {
     "evaluate": ["--tokens", "--split", "--checkpoint", "--window", "--sliding", "--device"],
     "generate": [
         "--prompt",
+        "--prompt-end",
         "--tracks",
         "--seconds",
         "--out",
@@ -366,6 +367,22 @@ def test_generate_can_leave_the_prompt_out(
     new = read_piece(out)
     assert new.seconds < 10 < whole.seconds
     assert len(new.notes) < len(whole.notes) - 40
+
+
+def test_generate_continues_from_a_point_of_the_piece(
+    call: Any, checkpoint: Path, midi_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.mid"
+    prompt = read_piece(midi_folder / "piece-0.mid")
+    words = compose(checkpoint, out, "--prompt", midi_folder / "piece-0.mid", "--seed=4")
+    assert call(*words, "--prompt-end=3").code == 0
+    before = prompt.notes[prompt.notes["start"] < 2.99]
+    assert read_piece(out).notes["pitch"][: len(before)].tolist() == before["pitch"].tolist()
+    assert read_piece(out).seconds < 6
+    refused(call(*words, "--prompt-end=9999"), "but the prompt lasts")
+    refused(call(*words, "--prompt-end=-1"), "prompt_end_seconds is -1.0")
+    refused(call(*words, "--prompt-end=soon"), "--prompt-end: Expected a num")
+    refused(call(*compose(checkpoint, out, "--prompt-end=3")), "give a prompt")
 
 
 def test_tracks_of_a_file_are_told_and_chosen(call: Any, checkpoint: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from midi_bytes import file, meta, press, program, release
 
 import music_gpt
 from music_gpt.checkpoint import save_checkpoint
@@ -105,6 +106,28 @@ def test_only_the_last_seconds_are_heard_when_asked():
     assert heard.warnings == []
     all_of_it = hear(piece_from_notes(scale(15)), CONTEXT, 1000.0, 4.0)
     assert len(all_of_it.notes) == 15
+
+
+def test_a_piece_is_heard_up_to_the_point_where_it_is_continued_and_what_sounds_there_rings():
+    held = make_notes([*scale(20).tolist(), (0.5, 3.9, 30, 100)])
+    heard = hear(piece_from_notes(held), CONTEXT, None, 4.0, 1.1)
+    assert heard.notes["pitch"].tolist() == [40, 41, 42, 30, 43, 44, 45]
+    assert heard.start.seam == 110
+    assert heard.start.onsets == {30: 50, 45: 100}
+    assert NOTE_OFF + 30 not in heard.start.context
+    last = hear(piece_from_notes(held), CONTEXT, 0.3, 4.0, 1.1)
+    assert last.notes["pitch"].tolist() == [30, 44, 45]
+    assert np.allclose(last.notes["start"], [0.0, 0.0, 0.2])
+    assert last.start.seam == 30
+
+
+def test_a_note_that_begins_at_the_point_belongs_to_the_new_music():
+    notes = scale(20)
+    for point in (1.0, np.nextafter(1.0, 2), 1.004):
+        heard = hear(piece_from_notes(notes), CONTEXT, 0.4, 4.0, float(point))
+        assert heard.notes["pitch"].tolist() == [43, 44]
+    whole = hear(piece_from_notes(notes), CONTEXT, None, 4.0, float(notes["end"].max()))
+    assert whole.start == hear(piece_from_notes(notes), CONTEXT, None, 4.0).start
 
 
 def test_a_prompt_longer_than_the_context_is_cut_between_two_frames_and_the_person_is_told():
@@ -229,6 +252,32 @@ def test_an_own_ending_stays_near_the_asked_length(pianist):
     for seed in range(3):
         take = compose(pianist, CHORD, end=True, seconds=5.0, seed=seed)
         assert 3.0 <= take.seconds_composed <= 8.0
+
+
+def test_a_piece_is_continued_from_a_point_within_it(pianist):
+    take = compose(pianist, CHORD, prompt_end_seconds=1.2, prompt_seconds=0.9)
+    assert take.seam_seconds == pytest.approx(0.9)
+    assert take.prompt_notes["pitch"].tolist() == [72, 60, 64, 67]
+    notes = take.notes()
+    assert (notes["end"][1:4] >= 0.9).all()  # they sound across the point
+    assert take.new_notes()["start"].min() >= 0.9
+    wish = take.settings()
+    assert (wish["prompt_end_seconds"], wish["prompt_seconds"]) == (1.2, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"prompt_end_seconds": 2.5}, "is 2.5, but the prompt lasts 2.00 seconds"),
+        ({"prompt_end_seconds": 9.5, "prompt_seconds": 1}, "Nothing sounds between 8.5 and 9.5 s"),
+        ({"prompt_end_seconds": 3.0}, "Nothing sounds between 0 and 3 seconds"),
+    ],
+    ids=str,
+)
+def test_a_point_without_music_before_it_gets_a_sentence(pianist, wrong, sentence):
+    late = make_notes([(5.0, 6.0, 60, 64), (11.0, 12.0, 62, 64)])
+    with pytest.raises(InputError, match=sentence):
+        pianist.compose(CHORD if wrong["prompt_end_seconds"] == 2.5 else late, **wrong)
 
 
 # --- the notes as they come ----------------------------------------------------------------------
@@ -361,6 +410,48 @@ def test_a_piece_is_continued_from_anything_that_holds_music(pianist, tmp_path):
     assert starts[0][:1] == [(0.0, 72)]
 
 
+DUO = file(
+    [(0, meta(3, b"Piano")), (0, program(0)), (0, press(40)), (900, release(40))],
+    [(0, meta(3, b"Flute")), (0, program(73, 1)), (0, press(90, 64, 1)), (900, release(90, 1))],
+)
+
+
+@pytest.mark.parametrize(
+    ("tracks", "pitches", "used"),
+    [
+        (None, [40], [0]),
+        ([1], [90], [1]),
+        (["flute"], [90], [1]),
+        (("Piano", 1), [40, 90], None),
+    ],
+)
+def test_the_tracks_of_a_file_can_be_chosen(pianist, tmp_path, tracks, pitches, used):
+    (tmp_path / "duo.mid").write_bytes(DUO)
+    for prompt in (DUO, bytearray(DUO), tmp_path / "duo.mid", str(tmp_path / "duo.mid")):
+        take = pianist.compose(prompt, tracks=tracks, seconds=1)
+        assert take.prompt_notes["pitch"].tolist() == pitches
+        assert take.settings()["tracks"] == used
+    score = pianist.continue_piece(DUO, tracks=tracks, seconds=0.5, seed=1)
+    assert [note.pitch for note in score.instruments[0].notes][: len(pitches)] == pitches
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "sentence"),
+    [
+        (DUO, {"tracks": [7]}, "Track '7' is not in the file; choose among 0 .Piano., 1 .Flute"),
+        (DUO, {"tracks": []}, "No track is chosen"),
+        (DUO, {"tracks": "0"}, "tracks is '0', but it has to be a list"),
+        (CHORD, {"tracks": [0]}, "tracks chooses .* but the prompt is a ndarray; give the path"),
+        (None, {"tracks": [0]}, "choose a part of the prompt; give a prompt"),
+        (None, {"prompt_end_seconds": 3}, "choose a part of the prompt; give a prompt"),
+        (None, {"prompt_seconds": 3}, "choose a part of the prompt; give a prompt"),
+    ],
+)
+def test_a_choice_that_cannot_be_made_gets_a_sentence(pianist, prompt, options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        pianist.compose(prompt, **options)
+
+
 def test_the_prompt_may_be_left_out_of_the_file(pianist):
     whole = compose(pianist, CHORD)
     alone = compose(pianist, CHORD, include_prompt=False)
@@ -371,7 +462,7 @@ def test_the_prompt_may_be_left_out_of_the_file(pianist):
 
 
 def test_the_three_ways_to_compose_agree(pianist):
-    options = {"seconds": 2.0, "seed": 5}
+    options = {"seconds": 2.0, "seed": 5, "prompt_end_seconds": 1.9}
     notes = [note[1:] for note in pianist.stream(CHORD, **options)]
     take = pianist.continue_piece(CHORD, **options)
     several = pianist.variations(CHORD, n=2, **options)
@@ -406,6 +497,9 @@ def test_the_warnings_of_a_damaged_prompt_are_handed_on(pianist):
         {"variations": 2.5},
         {"prompt_seconds": 0},
         {"prompt_seconds": math.nan},
+        {"prompt_end_seconds": -1},
+        {"prompt_end_seconds": math.inf},
+        {"prompt_end_seconds": "the end"},
         {"temperature": -1},
         {"temperature": math.nan},
         {"top_k": -1},
