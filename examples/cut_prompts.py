@@ -17,7 +17,8 @@ from music_gpt.midi import cut_notes, read_piece, write_midi
 
 PROMPTS = Path(__file__).parent.parent / "music_gpt" / "prompts"
 
-# Scores with dynamics and both hands where they could be had; `seconds` is where a phrase ends.
+# Scores with dynamics and both hands where they could be had; `seconds` is where a phrase ends, and
+# early enough that the bundled network hears the opening from its head.
 OPENINGS = [
     # path, composer, title, seconds
     ("SatieE__gymnopedie_1.mid", "Erik Satie", "Gymnopédie No. 1", 35.95),
@@ -25,7 +26,7 @@ OPENINGS = [
         "ChopinFF__O66__chopin_fantaisie-impromptu.mid",
         "Frédéric Chopin",
         "Fantaisie-Impromptu, Op. 66",
-        22.85,
+        11.42,
     ),
     (
         "BurgmullerJFF__O100__25EF-02.mid",
