@@ -21,12 +21,14 @@ import yaml
 from safetensors.torch import load_file
 from small import random_network, run_config, tokens_folder
 
-from music_gpt import files, run_folder, training
+from music_gpt import files, keeper, run_folder, training
 from music_gpt.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.errors import InputError
+from music_gpt.keeper import Keeper
+from music_gpt.learning import Training
 from music_gpt.optimizer import MuonAdamW, lr_factor
 from music_gpt.run_folder import LOG_COLUMNS, STATE_KEYS
-from music_gpt.training import Keeper, Training, train
+from music_gpt.training import train
 
 ROOT = Path(__file__).parent.parent
 STEADY = ("step", "tokens", "train_nats_per_token", "validation_nats_per_token", "gradient_norm")
@@ -137,7 +139,7 @@ def test_the_best_weights_are_those_of_the_lowest_validation_loss(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures = iter([3.0, 2.0, 2.5])
-    monkeypatch.setattr(training, "mean_nats", lambda *_: next(figures))
+    monkeypatch.setattr(keeper, "mean_nats", lambda *_: next(figures))
     train(tokens, tmp_path / "run", run_config(max_steps=15, validate_every_steps=5))
     _, card = load_checkpoint(tmp_path / "run" / "best.safetensors")
     assert (card["steps"], card["quick_validation_nats_per_token"]) == (10, 2.0)
@@ -156,11 +158,11 @@ def test_a_paused_process_does_not_count_as_training(
 ) -> None:
     clock = iter(range(0, 10**9, 1000))
     monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
-    keeper = Keeper(tmp_path, None, {}, {})
+    counting = Keeper(tmp_path, None, {}, {})
     module = Training(random_network(), run_config(), 10.0)
-    keeper._count_time(module, training.LONGEST_STEP_SECONDS)
+    counting._count_time(module, keeper.LONGEST_STEP_SECONDS)
     assert module.seconds == 60.0
-    keeper._count_time(module, math.inf)
+    counting._count_time(module, math.inf)
     assert module.seconds == 1060.0
 
 
@@ -205,7 +207,7 @@ def test_padding_is_no_target(tokens: Path) -> None:
 def test_a_run_that_goes_on_is_the_unbroken_run_step_by_step(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(training, "LOG_EVERY_STEPS", 3)
+    monkeypatch.setattr(keeper, "LOG_EVERY_STEPS", 3)
     config = run_config(
         model={"dropout": 0.1},
         optim={"ema": 0.9},
@@ -254,7 +256,7 @@ def test_a_resumed_run_keeps_the_best_of_before(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures = iter([2.0, 3.0])
-    monkeypatch.setattr(training, "mean_nats", lambda *_: next(figures))
+    monkeypatch.setattr(keeper, "mean_nats", lambda *_: next(figures))
     config = run_config(max_steps=10, validate_every_steps=5)
     with monkeypatch.context() as patch:
         at_step(7, interrupt, patch)
