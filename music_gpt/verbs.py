@@ -23,7 +23,8 @@ from music_gpt.config import (
 )
 from music_gpt.errors import InputError
 from music_gpt.files import require_writable
-from music_gpt.parsing import SECTIONS, Parser
+from music_gpt.parsing import Parser
+from music_gpt.settings import SECTIONS
 
 if TYPE_CHECKING:
     from music_gpt.midi import Piece
