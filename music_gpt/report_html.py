@@ -37,7 +37,13 @@ svg { display: block; width: 100%; height: auto; overflow: visible; }
 svg text { fill: var(--faint); font-size: 11px; }
 .bar { fill: var(--train); } .bar:hover { opacity: 0.75; }
 .axis, .octave { stroke: var(--line); fill: none; }
-.note { fill: var(--train); }
+.curve { fill: none; stroke-width: 1.6; stroke-linejoin: round; }
+.curve.train { stroke: var(--train); } .curve.validation { stroke: var(--validation);
+  stroke-width: 2.2; }
+circle { fill: transparent; } circle.train:hover { fill: var(--train); }
+circle.validation:hover { fill: var(--validation); }
+text.end { text-anchor: end; } text.middle { text-anchor: middle; }
+.note { fill: var(--train); } .note.new { fill: var(--validation); }
 .shade0 { opacity: 0.4; } .shade1 { opacity: 0.6; } .shade2 { opacity: 0.8; }
 b.train, i.train { background: var(--train); } b.test, i.test { background: var(--test); }
 b.validation, i.validation { background: var(--validation); }
