@@ -286,6 +286,7 @@ def launch_options(
         "server_port": port,
         "share": share,
         "auth": auth,
+        "quiet": True,
         "max_file_size": PAGE.max_file_bytes,
         "allowed_paths": [str(BANK.resolve())],
         "favicon_path": str(HERE / "icon.svg"),
@@ -326,6 +327,7 @@ def launch(
         with an_interrupt_from(signal.SIGTERM):
             page = build_page(pianist)
             page.launch(**options, prevent_thread_lock=True)
+            sys.stderr.write(f"The page is open at {page.local_url} (Ctrl-C closes it).\n")
             while True:
                 time.sleep(1)
     except KeyboardInterrupt:

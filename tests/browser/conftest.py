@@ -46,7 +46,7 @@ def url() -> Iterator[str]:
     assert server.stdout is not None
     for line in server.stdout:
         said.append(line)
-        if "Running on local URL" in line:
+        if "The page is open at" in line:
             break
     else:
         pytest.fail("The page did not start:\n" + "".join(said))
