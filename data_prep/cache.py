@@ -31,9 +31,9 @@ from data_prep.encode import (
     store_chunk,
     unreadable,
 )
-from data_prep.fingerprint import Hashes
 from data_prep.workers import Workers
 from music_gpt.events import N_PITCHES, N_VELOCITIES
+from music_gpt.hashing import Hashes
 
 Rows = npt.NDArray[np.int64]
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.collect import MidiFile
-from data_prep.fingerprint import Hashes, fingerprints
+from data_prep.fingerprint import fingerprints
 from music_gpt import events
 from music_gpt.config import MidiLimits
 from music_gpt.corpus import IDS
@@ -34,6 +34,7 @@ from music_gpt.events import (
     velocity_value,
 )
 from music_gpt.files import whole_file
+from music_gpt.hashing import Hashes
 from music_gpt.midi import read_piece
 from music_gpt.notes import Notes
 

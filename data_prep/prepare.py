@@ -32,6 +32,7 @@ from music_gpt.corpus import CARD, SPLITS, CorpusWriter, json_text, tokenizer_te
 from music_gpt.errors import InputError
 from music_gpt.events import decode_ids
 from music_gpt.files import LOCK, locked, plain_errors
+from music_gpt.likeness import INDEX_FILE, IndexWriter
 
 CACHE = ".cache"
 REPORT = "report.json"
@@ -139,15 +140,20 @@ def _write(
     show: Progress,
 ) -> None:
     codes = np.array([SPLITS.index(split) for split in outcome.splits])
-    done = 0
+    done, index = 0, IndexWriter()
     with CorpusWriter(out) as writer:
         for i in np.argsort(codes, kind="stable").tolist():  # one split after the other
-            writer.add(outcome.splits[i], cache.ids(int(outcome.rows[i])), _record(outcome, i))
+            split, record = outcome.splits[i], _record(outcome, i)
+            ids = cache.ids(int(outcome.rows[i]))
+            writer.add(split, ids, record)
+            if split == "train":
+                index.add(ids, record["file"])
             done += 1
             show("writing", done, len(codes))
         samples = sample_places(outcome.kept, config.seed)
         rolls = [decode_ids(cache.ids(int(outcome.rows[i]))) for i in samples]
         texts = {REPORT: json_text(report), REPORT_PAGE: report_page(report, rolls)}
+        index.write(writer.another_file(INDEX_FILE))
         writer.finish(_card(outcome, config, report), tokenizer=tokenizer_text(), texts=texts)
 
 

@@ -15,7 +15,8 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from data_prep.fingerprint import SKETCH_SIZE, Hashes
+from data_prep.fingerprint import SKETCH_SIZE
+from music_gpt.hashing import Hashes
 
 MIN_COMMON = 8
 """Turns that two like pieces have in common at least: fewer are chance between short pieces."""

@@ -6,6 +6,7 @@ A tokens folder is all that a training needs; it knows nothing of MIDI files, Mi
     tokenizer.json        MidiTok's own parameters, carried along into checkpoints
     {split}-{nnnnn}.bin   the ids, little-endian uint16, one piece after the other
     index-{split}.npy     where each piece lies: shard, start, length, notes, seconds
+    originality.npz       figures of the training pieces, to find what a new piece has of them
     pieces.jsonl          one line a piece: split, number, file, composition, source, licence ...
 
 Each piece on disk is EOS, its events, EOS; no piece lies across two shards.
@@ -200,6 +201,7 @@ class CorpusWriter:
         shutil.rmtree(self._beside, ignore_errors=True)
         self._beside.mkdir(parents=True)
         self._splits = {name: _SplitWriter(self._beside, name, shard_tokens) for name in SPLITS}
+        self._others: list[str] = []
 
     def __enter__(self) -> CorpusWriter:
         return self
@@ -221,6 +223,11 @@ class CorpusWriter:
         """
         self._splits[split].add(np.asarray(ids).astype(IDS), record)
 
+    def another_file(self, name: str) -> Path:
+        """Where to write a further file of the folder, before `finish` moves it into place."""
+        self._others.append(name)
+        return self._beside / name
+
     def finish(
         self, card: Mapping[str, Any], *, tokenizer: str, texts: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
@@ -236,7 +243,7 @@ class CorpusWriter:
                 split.move_records(file)
         for name, text in texts.items():
             (self._beside / name).write_text(text, encoding="utf-8", newline="\n")
-        small = {name: sha256_of(self._beside / name) for name in (PIECES, *texts)}
+        small = {name: sha256_of(self._beside / name) for name in (PIECES, *texts, *self._others)}
         head = {"format": FORMAT, "version": VERSION, "vocabulary_hash": vocabulary_hash()}
         whole = {**head, "splits": splits, "files": small, **card}
         (self._beside / CARD).write_text(json_text(whole), encoding="utf-8", newline="\n")

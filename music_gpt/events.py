@@ -250,7 +250,7 @@ def decode_ids(ids: npt.ArrayLike) -> Notes:
     """
     body = _body(_as_ids(ids))
     # 1. time and velocity at every event
-    frame = np.cumsum(_shift_frames(body))
+    frame = np.cumsum(shift_frames(body))
     n_frames = int(frame[-1]) if len(frame) else 0
     # 2. note events by pitch, in order within a pitch (a stable sort of bytes is a radix sort)
     notes = np.flatnonzero(body < TIME_SHIFT)
@@ -300,7 +300,7 @@ def _is_velocity(ids: Ids) -> npt.NDArray[np.bool_]:
     return (ids >= VELOCITY) & (ids < EOS)
 
 
-def _shift_frames(ids: Ids) -> _Ints:
+def shift_frames(ids: Ids) -> _Ints:
     """Frames that each id lets pass; 0 for all but shifts."""
     shifts = (ids >= TIME_SHIFT) & (ids < VELOCITY)
     return np.where(shifts, ids.astype(np.int64) - (TIME_SHIFT - 1), 0)
@@ -360,7 +360,7 @@ def stretch_ids(ids: npt.ArrayLike, factor: float) -> Ids:
     if len(body) == 0:
         return ids.copy()
     # 1. the note events at their new times, in the order of the rules
-    frame = np.rint(np.cumsum(_shift_frames(body)) * factor).astype(np.int64)
+    frame = np.rint(np.cumsum(shift_frames(body)) * factor).astype(np.int64)
     n_frames = int(frame[-1])
     notes = np.flatnonzero(body < TIME_SHIFT)
     event = body[notes].astype(np.int64)
@@ -429,7 +429,7 @@ def sounding_after(ids: npt.ArrayLike) -> dict[int, int]:
     {64: 50}
     """
     body = _body(_as_ids(ids))
-    frame = np.cumsum(_shift_frames(body))
+    frame = np.cumsum(shift_frames(body))
     notes = np.flatnonzero(body < TIME_SHIFT)
     # the last event of a pitch decides: the first one in the reversed order
     pitches, last = np.unique((body[notes] & 127)[::-1], return_index=True)
@@ -440,7 +440,7 @@ def sounding_after(ids: npt.ArrayLike) -> dict[int, int]:
 
 def duration_frames(ids: npt.ArrayLike) -> int:
     """Frames of 10 ms that pass in one piece's ids."""
-    return int(_shift_frames(_body(_as_ids(ids))).sum())
+    return int(shift_frames(_body(_as_ids(ids))).sum())
 
 
 def count_notes(ids: npt.ArrayLike) -> int:
