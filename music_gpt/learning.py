@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 import pytorch_lightning as pl
@@ -20,6 +21,11 @@ from music_gpt.model import GPT, token_nats
 from music_gpt.optimizer import EMA, MuonAdamW, lr_factor, weight_decay_factor
 
 
+def batch_nats(model: GPT, batch: Tensor) -> tuple[Tensor, Tensor]:
+    """batch (B, T + 1) -> sum of nats over the targets that are no padding, and their number."""
+    return token_nats(model(batch[:, :-1]), batch[:, 1:], PAD)
+
+
 class Training(pl.LightningModule):
     """What Lightning drives: the network, one step, and how far the run is.
 
@@ -30,7 +36,7 @@ class Training(pl.LightningModule):
     def __init__(self, model: GPT, config: RunConfig, batches_per_epoch: float) -> None:
         super().__init__()
         self.model, self.config = model, config
-        self.network: Callable[[Tensor], Tensor] = model
+        self.nats: Callable[[Tensor], tuple[Tensor, Tensor]] = partial(batch_nats, model)
         self.n_steps = _planned_steps(config, batches_per_epoch)
         self.step, self.batches_done, self.tokens, self.seconds = 0, 0, 0, 0.0
         self.ema = EMA(model, config.optim.ema) if config.optim.ema else None
@@ -55,7 +61,7 @@ class Training(pl.LightningModule):
 
     def training_step(self, batch: Tensor, _: int) -> Tensor:
         """batch (B, T + 1) -> mean nats per token over the targets that are no padding."""
-        nats, count = token_nats(self.network(batch[:, :-1]), batch[:, 1:], PAD)
+        nats, count = self.nats(batch)
         loss = nats / count.clamp(min=1)
         self.loss_sum = self.loss_sum.to(loss.device) + loss.detach()
         self.loss_count += 1
