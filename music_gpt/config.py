@@ -19,6 +19,8 @@ MAX_LAYERS, MAX_CONTEXT = 1000, 131_072
 MAX_SEED = 2**63 - 1
 N_EVENTS = 390
 """Size of the event vocabulary: a fact of the tokenizer (`music_gpt.tokenizer`), not a knob."""
+ENGINES = ("auto", "torch", "onnx", "onnx-int8")
+"""What can run a network (`music_gpt.engines`)."""
 
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:
@@ -327,6 +329,11 @@ class TrainConfig:
     """Tokens of the validation split that such a measurement reads, spread evenly; 0 for all."""
     save_every_minutes: float = 3.0
     """Minutes between two checkpoints to resume from."""
+    samples: int = 3
+    """Openings of validation pieces, 0 to 3, that `music-gpt train` lets the network continue where
+    it is measured; they take 2 % of the time at most, so a run of seconds has none."""
+    tensorboard: bool = False
+    """Whether the log is also written for TensorBoard, which has to be installed."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     """bf16 autocast where the machine has it (auto), always, or never."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -358,7 +365,10 @@ class TrainConfig:
             value = getattr(self, name)
             _require(_whole(value, 1), name, value, "a whole number from 1 up")
         _require_seed(self.seed)
-        _check(self, "compile", isinstance(self.compile, bool), "true or false")
+        for name in ("compile", "tensorboard"):
+            value = getattr(self, name)
+            _require(isinstance(value, bool), name, value, "true or false")
+        _check(self, "samples", _whole(self.samples, 0, 3), "a whole number from 0 to 3")
         _check(
             self,
             "save_every_minutes",

@@ -96,8 +96,12 @@ def curves(
     caption: str,
     told_x: Callable[[float], str],
     told_y: Callable[[float], str],
+    *,
+    from_zero: bool = False,
 ) -> str:
     """Curves over one pair of axes; `told_x` and `told_y` write the numbers of each.
+
+    The height shows the range of the numbers, or all that lies between them and 0.
 
     >>> curves([Curve("train", [0, 1, 2], [3, 1, 2])], "loss", str, str).count("<path class")
     4
@@ -108,6 +112,7 @@ def curves(
         return _svg(WIDTH, HEIGHT, "", caption)
     last = max(float(x[-1]) for _, x, _ in drawn) or 1.0
     low, high = _range(drawn, SETTLING_SHARE * last)
+    low = 0.0 if from_zero else low
     across, up = (WIDTH - CURVE_LEFT) / last, (BASE - TOP) / (high - low)
     parts = [
         f'<path class="axis" d="M{CURVE_LEFT:g} {BASE - (tick - low) * up:.1f}H{WIDTH:g}"/>'

@@ -1,45 +1,46 @@
-"""The end of each step -> rows, checkpoints and the end of the run: the callback of Lightning."""
+"""The end of each step -> rows, checkpoints, the end of the run: what Lightning calls meanwhile."""
 
 from __future__ import annotations
 
 import math
 import signal
-import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from music_gpt.checkpoint import save_checkpoint
 from music_gpt.data import Windows
 from music_gpt.errors import InputError
-from music_gpt.events import PAD
-from music_gpt.learning import Training
-from music_gpt.model import GPT, token_nats
-from music_gpt.run_folder import (
-    BEST_WEIGHTS,
-    LAST,
-    LAST_WEIGHTS,
-    append_row,
-    write_resume_point,
-)
+from music_gpt.events import NOTE_OFF
+from music_gpt.learning import Training, batch_nats
+from music_gpt.model import GPT
+from music_gpt.peak import peak_flops
+from music_gpt.run_folder import BEST_WEIGHTS, LAST, LAST_WEIGHTS, Measurement, write_resume_point
+from music_gpt.stopping import StopSignals
+from music_gpt.watching import Watch
 
 LONGEST_STEP_SECONDS = 60.0
 """A step that seems to take longer was a paused process; it counts as this long."""
 LOG_EVERY_STEPS = 20
-BAR_FORMAT = "{percentage:5.1f} % |{bar:20}| {elapsed} · {desc}"
 
 
-class StoppedAtOnce(BaseException):
-    """Ctrl-C was pressed twice. Not a KeyboardInterrupt: on one, Lightning ends the program."""
+class Moment(NamedTuple):
+    """When a run was measured."""
+
+    step: int
+    seconds: float
+    """Of training so far."""
+    is_last: bool
+
+
+Listener = Callable[[GPT, Moment], None]
+"""What is given the network, with the weights to keep and ready to play, when it was measured."""
 
 
 class Keeper(pl.Callback):
@@ -51,39 +52,30 @@ class Keeper(pl.Callback):
         validation: Windows | None,
         card: Mapping[str, Any],
         resume: Mapping[str, Any],
+        listener: Listener | None = None,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
         self.run, self.validation, self.card, self.resume = run, validation, card, resume
+        self.listener, self.about = listener, dict(about or {})
         self.best = float(resume.get("best", math.inf))
         self.measured = float(resume.get("measured", math.nan))
         self.stop_reason = ""
+        self.signals = StopSignals()
         self._first_step = True
         self._clock = self._last_save = time.monotonic()
         self._speed_mark = (time.monotonic(), 0)
-        self._bar: tqdm[Any] | None = None
+        self._peak = math.nan
+        self._watch: Watch | None = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Hold the signals meanwhile, and leave the terminal as it was."""
-        held = (signal.SIGINT, signal.SIGTERM)
-        old = {number: signal.getsignal(number) for number in held}
-        self._take_signal(signal.SIGINT)
-        try:
-            yield
-        finally:
-            if self._bar is not None:
-                self._bar.close()
-            for number, handler in old.items():
-                if _in_main_thread() and handler is not None:
-                    signal.signal(number, handler)
-
-    def _take_signal(self, number: int) -> None:
-        if _in_main_thread():
-            signal.signal(number, self._on_signal)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self.stop_reason and number == signal.SIGINT:
-            raise StoppedAtOnce
-        self.stop_reason = signal.Signals(number).name
+        with self.signals.held():
+            try:
+                yield
+            finally:
+                if self._watch is not None:
+                    self._watch.close()
 
     # Lightning calls these
 
@@ -95,11 +87,21 @@ class Keeper(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Begin to count; Lightning's own handler of SIGTERM would end without saving."""
         module = cast(Training, pl_module)
-        self._take_signal(signal.SIGTERM)
+        self.signals.take(signal.SIGTERM)
         self._clock = self._last_save = time.monotonic()
         self._speed_mark = (time.monotonic(), module.tokens)
+        device = _device_name(trainer.strategy.root_device)
+        self._peak = peak_flops(device) * trainer.world_size
         if trainer.is_global_zero:
-            self._bar = tqdm(total=100, unit="%", file=sys.stderr, bar_format=BAR_FORMAT)
+            self.about |= {
+                "device": device,
+                "devices": trainer.world_size,
+                "parameters": module.model.n_parameters,
+            }
+            tensorboard = module.config.train.tensorboard
+            self._watch = Watch(
+                self.run, self.about, first_step=module.step + 1, tensorboard=tensorboard
+            )
 
     def on_train_batch_end(
         self,
@@ -135,35 +137,68 @@ class Keeper(pl.Callback):
         settings = module.config.train
         due = time.monotonic() - self._last_save > 60.0 * settings.save_every_minutes
         # all processes have to go by one clock, and to leave the loop together
-        signs = [module.seconds, float(bool(self.stop_reason)), float(due)]
+        signs = [module.seconds, float(bool(self.signals.received)), float(due)]
         module.seconds, stopped, due_somewhere = _over_ranks(trainer, signs, "max")
         done = module.progress >= 1.0
         measuring = done or module.step % settings.validate_every_steps == 0
-        if measuring or module.step % LOG_EVERY_STEPS == 0:
-            self._report(trainer, module, measuring=measuring)
+        logging = measuring or module.step % LOG_EVERY_STEPS == 0
+        if logging:
+            self._measure(trainer, module, validating=measuring)
         if done or stopped or due_somewhere or measuring:
             self.save(trainer, module)
         if done or stopped:
-            self.stop_reason = self.stop_reason or ("" if done else "another process")
+            self.stop_reason = self.signals.received or ("" if done else "another process")
             trainer.should_stop = True
+        if (measuring or stopped) and trainer.is_global_zero:
+            self._tell(module, measuring=measuring, done=done)
+        if logging:
+            self._speed_mark = (time.monotonic(), module.tokens)
 
-    def _report(self, trainer: pl.Trainer, module: Training, *, measuring: bool) -> None:
-        """Log the training loss and, when measuring, the validation loss; keep the best weights."""
+    def _measure(self, trainer: pl.Trainer, module: Training, *, validating: bool) -> None:
+        """Log the training loss and, when validating, that of new music; keep the best weights."""
         [loss] = _over_ranks(trainer, [module.take_mean_loss()], "mean")
         self._require_finite(loss, module)
-        validation = math.nan
-        if measuring and self.validation is not None:
+        speed = self._speed(module)  # now: the loss has waited for the steps, and nothing else yet
+        nats = Nats(math.nan, math.nan)
+        if validating and self.validation is not None:
             with module.kept_weights() as model:
-                validation = mean_nats(model, self.validation, trainer)
-            self._require_finite(validation, module)
-        if trainer.is_global_zero:
-            self._write_row(module, loss, validation)
-        if measuring:
+                nats = mean_nats(model, self.validation, trainer)
+            self._require_finite(nats.per_token, module)
+        if self._watch is not None:
+            self._watch.show(self._row(module, loss, nats, speed), module.progress)
+        if validating:
             self._require_finite_weights(module)
-            self.measured = loss if self.validation is None else validation
+            self.measured = loss if self.validation is None else nats.per_token
             if self.measured < self.best and trainer.is_global_zero:
                 self._keep(BEST_WEIGHTS, module)
             self.best = min(self.best, self.measured)
+
+    def _speed(self, module: Training) -> float:
+        """Tokens a second since the last measurement, without what was done at that one."""
+        since, tokens = self._speed_mark
+        return (module.tokens - tokens) / max(time.monotonic() - since, 1e-9)
+
+    def _row(self, module: Training, loss: float, nats: Nats, speed: float) -> Measurement:
+        return Measurement(
+            step=module.step,
+            minutes=module.seconds / 60,
+            tokens=module.tokens,
+            train_nats_per_token=loss,
+            validation_nats_per_token=nats.per_token,
+            validation_nats_per_note=nats.per_note,
+            learning_rate_factor=module.lr_factor,
+            gradient_norm=float(module.gradient_norm),
+            tokens_per_second=speed,
+            mfu=speed * module.model.flops_per_token() / self._peak,
+        )
+
+    def _tell(self, module: Training, *, measuring: bool, done: bool) -> None:
+        """Let the listener hear the network, and write the report."""
+        if measuring and self.listener is not None:
+            with module.kept_weights() as model:
+                self.listener(model, Moment(module.step, module.seconds, done))
+        if self._watch is not None:
+            self._watch.report(_state(module, self.stop_reason))
 
     def save(self, trainer: pl.Trainer, module: Training) -> None:
         """Write last.ckpt; the one before becomes previous.ckpt."""
@@ -198,36 +233,6 @@ class Keeper(pl.Callback):
         """Write the weights at the end."""
         self._keep(LAST_WEIGHTS, module)
 
-    def _write_row(self, module: Training, train_value: float, validation: float) -> None:
-        now = time.monotonic()
-        seconds, tokens = now - self._speed_mark[0], module.tokens - self._speed_mark[1]
-        self._speed_mark = (now, module.tokens)
-        speed = tokens / max(seconds, 1e-9)
-        row = (
-            module.step,
-            f"{module.seconds / 60:.3f}",
-            module.tokens,
-            _figure(train_value),
-            _figure(validation),
-            f"{module.lr_factor:.4f}",
-            f"{float(module.gradient_norm):.4f}",
-            f"{speed:.0f}",
-        )
-        append_row(self.run, row)
-        self._show(module, train_value, speed)
-
-    def _show(self, module: Training, loss: float, speed: float) -> None:
-        if self._bar is None:
-            return
-        self._bar.n = min(100.0, 100.0 * module.progress)
-        measured = "" if math.isnan(self.measured) else f" · validation {self.measured:.3f}"
-        left = module.seconds * max(1 - module.progress, 0.0) / max(module.progress, 1e-9)
-        self._bar.set_description_str(
-            f"step {module.step:,} · loss {loss:.3f}{measured} · {speed:,.0f} tokens/s · "
-            f"{left / 60:.0f} min left",
-            refresh=True,
-        )
-
     def _require_finite_weights(self, module: Training) -> None:
         if not all(bool(tensor.isfinite().all()) for tensor in module.model.state_dict().values()):
             self._require_finite(math.nan, module)
@@ -244,9 +249,19 @@ class Keeper(pl.Callback):
         )
 
 
-def _in_main_thread() -> bool:
-    """Whether signals can be held here: Python lets only its main thread do so."""
-    return threading.current_thread() is threading.main_thread()
+def _state(module: Training, stop_reason: str) -> str:
+    """Where the run is, for the head of its report."""
+    reached = f"after {module.step:,} steps and {module.seconds / 60:,.1f} minutes"
+    share = f"{module.progress:.0%} of the run"
+    if stop_reason:
+        return f"Stopped by {stop_reason} {reached}, {share}; --resume goes on."
+    if module.progress < 1.0:
+        return f"Going on: measured {reached}, {share}."
+    return f"Finished {reached}."
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
 def _over_ranks(trainer: pl.Trainer, values: list[float], how: str) -> list[float]:
@@ -259,18 +274,22 @@ def _over_ranks(trainer: pl.Trainer, values: list[float], how: str) -> list[floa
     return cast(list[float], cast(Tensor, reduced).tolist())
 
 
-def _figure(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.6f}"
+class Nats(NamedTuple):
+    """How well music is foretold; lower is better."""
+
+    per_token: float
+    per_note: float
 
 
-def mean_nats(model: GPT, windows: Windows, trainer: pl.Trainer) -> float:
-    """Nats per token of `model` on the windows of all processes together."""
+def mean_nats(model: GPT, windows: Windows, trainer: pl.Trainer) -> Nats:
+    """The mean of `model` on the windows of all processes together."""
     device = next(model.parameters()).device
-    total, targets = 0.0, 0.0
+    total, targets, notes = 0.0, 0.0, 0.0
     with torch.no_grad(), trainer.precision_plugin.forward_context():
         for batch in windows:
             ids = batch.to(device)
-            nats, count = token_nats(model(ids[:, :-1]), ids[:, 1:], PAD)
+            nats, count = batch_nats(model, ids)
             total, targets = total + float(nats), targets + float(count)
-    total, targets = _over_ranks(trainer, [total, targets], "sum")
-    return total / max(targets, 1.0)
+            notes += float((batch[:, 1:] < NOTE_OFF).sum())
+    total, targets, notes = _over_ranks(trainer, [total, targets, notes], "sum")
+    return Nats(total / max(targets, 1.0), total / max(notes, 1.0))

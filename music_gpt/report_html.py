@@ -52,7 +52,7 @@ b.dot { display: inline-block; width: 10px; height: 10px; border-radius: 50%; ma
 table { border-collapse: collapse; width: 100%; font-size: 14px; }
 th { text-align: left; font-weight: 500; color: var(--faint); }
 th, td { padding: 5px 14px 5px 0; border-top: 1px solid var(--line); vertical-align: top; }
-tr:first-child > th { border-top: 0; }
+tr:first-child > * { border-top: 0; }
 td.name { width: 46%; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .name { overflow-wrap: anywhere; min-width: 11em; }
@@ -90,14 +90,15 @@ def charts(drawings: Iterable[tuple[str, str]]) -> str:
 
 
 def table(head: Iterable[str], rows: Sequence[Sequence[str]], *, names_from: int = -1) -> str:
-    """Numbers in all columns but the first, or but those from `names_from` on."""
+    """Numbers in all columns but the first, or but those from `names_from` on; `head` may be ()."""
 
     def cells(row: Iterable[str], tag: str) -> Iterator[str]:
         for i, cell in enumerate(row):
             text = i >= names_from if names_from >= 0 else i == 0
             yield f'<{tag} class="{"name" if text else "number"}">{cell}</{tag}>'
 
-    lines = [f"<tr>{''.join(cells(head, 'th'))}</tr>"]
+    top = "".join(cells(head, "th"))
+    lines = [f"<tr>{top}</tr>"] if top else []
     lines += [f"<tr>{''.join(cells(row, 'td'))}</tr>" for row in rows]
     return f'<div class="wide"><table>{"".join(lines)}</table></div>'
 

@@ -5,8 +5,11 @@
     last.ckpt            everything needed to go on (`--resume`); previous.ckpt is the one before
     best.safetensors     the weights with the lowest validation loss so far
     last.safetensors     the weights at the end
+    report.html          all of this for a person: curves, settings, the last samples
+    samples/step-N/      what the network plays after N steps: MIDI, picture and sound
+    events.out.tfevents* the log for TensorBoard, where that is asked for
 
-Every file but the log is written beside its place and moved there whole.
+Every file but the logs is written beside its place and moved there whole.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ import csv
 import errno
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,16 +33,28 @@ from music_gpt.files import plain_errors, whole_file
 
 CONFIG, LOG, LAST, PREVIOUS = "config.yaml", "log.csv", "last.ckpt", "previous.ckpt"
 BEST_WEIGHTS, LAST_WEIGHTS = "best.safetensors", "last.safetensors"
-LOG_COLUMNS = (
-    "step",
-    "minutes",
-    "tokens",
-    "train_nats_per_token",
-    "validation_nats_per_token",
-    "learning_rate_factor",
-    "gradient_norm",
-    "tokens_per_second",
-)
+REPORT, SAMPLES, EVENTS = "report.html", "samples", "events.out.tfevents"
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A row of the log. NaN, an empty field on disk, is what was not measured or is not known."""
+
+    step: int
+    minutes: float
+    tokens: int
+    train_nats_per_token: float = math.nan
+    validation_nats_per_token: float = math.nan
+    validation_nats_per_note: float = math.nan
+    learning_rate_factor: float = math.nan
+    gradient_norm: float = math.nan
+    tokens_per_second: float = math.nan
+    mfu: float = math.nan
+
+
+LOG_COLUMNS = tuple(column.name for column in fields(Measurement))
+_DECIMALS = {"minutes": 3, "learning_rate_factor": 4, "gradient_norm": 4, "tokens_per_second": 0}
+_MOST_DECIMALS = 6
 STATE_KEYS = {
     *("model", "ema", "ema_updates", "optimizer", "step", "batches_done", "tokens", "seconds"),
     *("best", "measured", "config", "tokens_sha256", "rng"),
@@ -60,6 +76,9 @@ def open_run(run: Path, config: RunConfig, *, step: int | None) -> None:
         run.mkdir(parents=True, exist_ok=True)
         _write_whole(run / CONFIG, yaml.safe_dump(config.to_dict(), sort_keys=False))
         _cut_log(run / LOG, step)
+        if step is None:
+            for events in run.glob(f"{EVENTS}*"):
+                events.unlink()
 
 
 def _write_whole(path: Path, text: str) -> None:
@@ -72,26 +91,49 @@ def _cut_log(path: Path, step: int | None) -> None:
     if step is None:
         path.unlink(missing_ok=True)
     elif path.exists():
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        kept = [line for line in lines[1:] if _logged_step(line) <= step]
-        _write_whole(path, "".join(lines[:1] + kept))
+        kept = [row for row in read_log(path.parent) if row.step <= step]
+        _write_whole(path, "".join(map(_line, (LOG_COLUMNS, *map(_texts, kept)))))
 
 
-def _logged_step(line: str) -> float:
-    first = line.split(",")[0]
-    return int(first) if first.isdigit() and line.endswith("\n") else math.inf
+def read_log(run: Path) -> list[Measurement]:
+    """The rows of the log, in order; a last line that was cut off is left out."""
+    path = run / LOG
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    whole = [line for line in lines if line.endswith("\n")]
+    return [_measurement(row) for row in csv.DictReader(whole)]
 
 
-def append_row(run: Path, row: tuple[object, ...]) -> None:
+def _measurement(row: Mapping[str, str]) -> Measurement:
+    """A row by the names of its columns: an older log may lack some."""
+    numbers = {name: float(row.get(name) or math.nan) for name in LOG_COLUMNS}
+    step, tokens = (int(numbers.pop(name)) for name in ("step", "tokens"))
+    return Measurement(step=step, tokens=tokens, **numbers)
+
+
+def _texts(row: Measurement) -> tuple[str, ...]:
+    numbers = ((name, getattr(row, name)) for name in LOG_COLUMNS)
+    return tuple(
+        str(value) if isinstance(value, int) else _figure(value, _DECIMALS.get(name))
+        for name, value in numbers
+    )
+
+
+def _figure(value: float, decimals: int | None) -> str:
+    places = _MOST_DECIMALS if decimals is None else decimals
+    return "" if math.isnan(value) else f"{value:.{places}f}"
+
+
+def _line(texts: Iterable[str]) -> str:
+    return ",".join(texts) + "\n"  # names and numbers: nothing to quote
+
+
+def append_row(run: Path, row: Measurement) -> None:
     """Add a row to the log, with the head if it is new."""
     path = run / LOG
     with _going_on_later(), plain_errors(path):
-        is_new = not path.exists()
+        head = "" if path.exists() else _line(LOG_COLUMNS)
         with path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            if is_new:
-                writer.writerow(LOG_COLUMNS)
-            writer.writerow(row)
+            file.write(head + _line(_texts(row)))
 
 
 def write_resume_point(run: Path, state: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from docstring_parser import parse_from_object
 from jsonargparse import Namespace, set_parsing_settings
 
 from music_gpt.config import (
+    ENGINES,
     PrepareConfig,
     RunConfig,
     SamplingConfig,
@@ -144,6 +145,7 @@ def _add_generate() -> _Verb:
     verb.add_argument("--seconds", type=float, default=30.0, help="Seconds of new music.")
     verb.add_argument("--out", type=str, required=True, help="MIDI file to write.")
     verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
+    _add_engine(verb)
     verb.add_argument(
         "--variations", type=int, default=1, help="Takes; more than one are numbered in --out."
     )
@@ -168,11 +170,22 @@ def _add_render() -> _Verb:
 def _add_app() -> _Verb:
     verb = Parser()
     verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
+    _add_engine(verb)
     verb.add_argument("--host", type=str, default="127.0.0.1", help="Address to listen on.")
     verb.add_argument("--port", type=int, default=7860, help="Port to listen on.")
     verb.add_argument("--share", action="store_true", help="Also open a public Gradio link.")
     verb.add_argument("--auth", type=str, default=None, help="NAME:PASSWORD asked of visitors.")
     return "app", verb, app
+
+
+def _add_engine(verb: Parser) -> None:
+    verb.add_argument(
+        "--engine",
+        type=str,
+        choices=ENGINES,
+        default="auto",
+        help="What runs the network; auto is the quickest that is installed and does it well.",
+    )
 
 
 def _add_tracks(verb: Parser) -> None:
@@ -231,9 +244,18 @@ def train(args: Namespace) -> None:
     if args.max_minutes is not None:
         settings = dataclasses.replace(config.train, max_minutes=args.max_minutes)
         config = dataclasses.replace(config, train=settings)
+    from music_gpt.listening import Listening
     from music_gpt.training import train as run  # takes seconds: after what may be refused
 
-    result = run(args.tokens, args.out, config, resume=args.resume, init_from=args.init_from)
+    n_samples = config.train.samples
+    result = run(
+        args.tokens,
+        args.out,
+        config,
+        resume=args.resume,
+        init_from=args.init_from,
+        listener=Listening(args.tokens, args.out, n_samples) if n_samples else None,
+    )
     if not result:
         return  # of several processes the first one speaks
     if args.json:
@@ -292,7 +314,7 @@ def generate(args: Namespace) -> None:
     if args.tracks is not None and args.prompt is None:
         raise InputError("--tracks chooses among the tracks of the prompt; give a --prompt.")
     prompt = None if args.prompt is None else _read_piece(args.prompt, args.tracks)
-    composition = load(args.checkpoint).compose(
+    composition = load(args.checkpoint, engine=args.engine).compose(
         prompt,
         seconds=args.seconds,
         seed=args.seed,
@@ -349,7 +371,8 @@ def app(args: Namespace) -> None:
     from music_gpt.pianist import load
     from music_gpt.ui import launch
 
-    launch(load(args.checkpoint), host=args.host, port=args.port, share=args.share, auth=auth)
+    pianist = load(args.checkpoint, engine=args.engine)
+    launch(pianist, host=args.host, port=args.port, share=args.share, auth=auth)
 
 
 # --- their parts ------------------------------------------------------------------------------
@@ -441,7 +464,8 @@ def _trained(result: dict[str, Any]) -> str:
     ]
     if not result["finished"]:
         lines.append("Go on with the same command and --resume.")
-    return "\n".join([*lines, f"Checkpoint: {result['checkpoint']}"])
+    lines += [f"Report: {result['report']}", f"Checkpoint: {result['checkpoint']}"]
+    return "\n".join(lines)
 
 
 def _evaluated(result: dict[str, Any]) -> str:

@@ -17,9 +17,21 @@ READING_ORDER = [
     *("midi_mending", "midi_notes", "midi"),
     *("events", "tokenizer", "corpus", "likeness", "data"),
     *("model", "growth", "checkpoint", "optimizer"),
-    *("learning", "run_folder", "keeper", "training"),
-    *("grammar", "generation", "hearing", "pianist"),
-    *("style", "samples", "metrics", "audio", "ui", "parsing", "verbs", "cli"),
+    *("learning", "peak", "run_folder", "run_report", "stopping", "watching"),
+    *("keeper", "training"),
+    *("grammar", "generation", "onnx_graph", "onnx_engine", "engines", "hearing", "pianist"),
+    *(
+        "style",
+        "samples",
+        "metrics",
+        "audio",
+        "listening",
+        "ui",
+        "train_config",
+        "parsing",
+        "verbs",
+        "cli",
+    ),
 ]
 """One note's journey. A module imports only from those before it; `ui` is one step of it."""
 
@@ -35,6 +47,8 @@ DOORS = {
     "gradio": {"ui"},
     "soundfile": {"audio"},
     "safetensors": {"checkpoint"},
+    "onnx": {"onnx_graph"},
+    "onnxruntime": {"onnx_engine"},
     "jsonargparse": {"parsing", "verbs"},
 }
 """Outside library -> the only steps that import it while the program runs."""

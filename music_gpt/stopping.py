@@ -1,0 +1,50 @@
+"""Ctrl-C and SIGTERM -> a wish to stop, which the run grants between two steps."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class StoppedAtOnce(BaseException):
+    """Ctrl-C was pressed twice. Not a KeyboardInterrupt: on one, Lightning ends the program."""
+
+
+class StopSignals:
+    """Holds the signals for a while, and remembers which one came."""
+
+    def __init__(self) -> None:
+        self.received = ""
+        """Name of the signal, empty while none has come."""
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold Ctrl-C in this block (SIGTERM from `take` on); afterwards all is as it was."""
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        old = {number: signal.getsignal(number) for number in numbers}
+        self.take(signal.SIGINT)
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                if _in_main_thread() and handler is not None:
+                    signal.signal(number, handler)
+
+    def take(self, number: signal.Signals) -> None:
+        """Hold this signal, whoever held it before."""
+        if _in_main_thread():
+            signal.signal(number, self.on_signal)
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Remember the signal; the second Ctrl-C raises `StoppedAtOnce`."""
+        if self.received and number == signal.SIGINT:
+            raise StoppedAtOnce
+        self.received = signal.Signals(number).name
+
+
+def _in_main_thread() -> bool:
+    """Whether signals can be held here: Python lets only its main thread do so."""
+    return threading.current_thread() is threading.main_thread()
