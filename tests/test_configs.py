@@ -1,5 +1,6 @@
 """The files in configs/: each is a run that the command line takes, and tells the truth."""
 
+import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 from music_gpt import cli
 from music_gpt.config import N_EVENTS, PRESETS, ModelConfig, RunConfig, TrainConfig
 from music_gpt.model import GPT
+from music_gpt.train_config import read_config
 
 FOLDER = Path(__file__).parent.parent / "configs"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -35,6 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[Any, ...], dict[s
             "minutes": 0.0,
             "nats_per_token": None,
             "checkpoint": "",
+            "report": "",
         }
 
     monkeypatch.setitem(sys.modules, "music_gpt.training", SimpleNamespace(train=train))
@@ -46,7 +49,7 @@ def run_config(asked: list[Any], *words: str) -> RunConfig:
     assert cli.main(["train", "--tokens", "tokens", "--out", "out", *words]) == 0
     ((args, kwargs),) = asked
     assert args[:2] == ("tokens", "out")
-    assert kwargs == {"resume": False, "init_from": None}
+    assert kwargs.items() >= {"resume": False, "init_from": None}.items()
     assert isinstance(args[2], RunConfig)
     return args[2]
 
@@ -76,14 +79,49 @@ def table() -> dict[str, dict[str, str]]:
     return {match[1]: row for match, row in found.items() if match}
 
 
-def test_there_is_a_file_for_every_preset() -> None:
-    assert {file.stem for file in FILES} == set(PRESETS)
+def network(file: Path) -> ModelConfig:
+    """The network that a file describes."""
+    return read_config(file, {}).model
+
+
+def test_there_is_a_file_for_every_preset_and_the_others_train_one_on_a_corpus() -> None:
+    files = {file.stem: file for file in FILES}
+    assert files.keys() >= PRESETS.keys()
+    for name in files.keys() - PRESETS.keys():
+        assert dataclasses.replace(network(files[name]), dropout=0.0) in PRESETS.values()
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_command_line_reads_the_file_as_its_preset(name: str, asked: list[Any]) -> None:
+    run = run_config(asked, "--config", str(FOLDER / f"{name}.yaml"))
+    assert run.model == ModelConfig.preset(name)
 
 
 @every_file
-def test_the_command_line_reads_the_file_as_its_preset(file: Path, asked: list[Any]) -> None:
-    run = run_config(asked, "--config", str(file))
-    assert run.model == ModelConfig.preset(file.stem)
+def test_a_bare_machine_reads_a_file_as_the_command_line_does(file: Path, asked: list[Any]) -> None:
+    ours, theirs = (
+        config.to_dict()
+        for config in (read_config(file, {}), run_config(asked, "--config", str(file)))
+    )
+    for run in (ours, theirs):
+        run["optim"]["betas"] = list(run["optim"]["betas"])
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("name", ["maestro", "permissive", "permissive-expressive"])
+def test_a_run_for_a_large_gpu_takes_steps_of_131072_tokens_and_minds_the_clock(name: str) -> None:
+    run = read_config(FOLDER / f"{name}.yaml", {})
+    assert run.data.batch_size * run.model.context * run.train.accumulate == 131_072
+    assert run.train.compile
+    assert 0 < run.train.max_minutes <= 9
+    assert run.train.save_every_minutes == 2
+
+
+def test_the_two_stages_of_the_permissive_corpus_have_one_network_and_nine_minutes() -> None:
+    first, second = (read_config(FOLDER / f"permissive{s}.yaml", {}) for s in ("", "-expressive"))
+    assert first.model == second.model
+    assert first.train.max_minutes + second.train.max_minutes == 9
+    assert second.optim.muon_lr < first.optim.muon_lr
 
 
 @every_file
@@ -132,7 +170,7 @@ def test_the_flags_for_a_gpu_leave_the_default_run_the_same(asked: list[Any]) ->
 def test_a_network_for_text_says_how_to_train_it_on_music() -> None:
     for file in FILES:
         speaks_of_it = "--model.vocab_size 390" in file.read_text()
-        assert speaks_of_it == (PRESETS[file.stem].vocab_size != N_EVENTS)
+        assert speaks_of_it == (network(file).vocab_size != N_EVENTS)
 
 
 def test_an_unknown_knob_in_a_file_is_one_sentence(
@@ -200,13 +238,13 @@ def test_the_table_lists_the_files_that_exist() -> None:
 @every_file
 def test_the_table_tells_the_true_number_of_parameters(file: Path) -> None:
     with torch.device("meta"):
-        model = GPT(PRESETS[file.stem])
+        model = GPT(network(file))
     assert table()[file.name]["parameters"] == f"{model.n_parameters:,}"
 
 
 @every_file
 def test_the_table_describes_the_network(file: Path) -> None:
-    c = PRESETS[file.stem]
+    c = network(file)
     assert table()[file.name]["network"] == (
         f"{c.n_layers} × {c.d_model}/{c.d_ff}, {c.norm}-norm, "
         f"{c.activation.upper().replace('RELU', 'ReLU')}, "

@@ -1,0 +1,149 @@
+"""A YAML file and a tokens folder -> a trained and measured model, within so many minutes.
+
+    python -m music_gpt.train_config configs/maestro.yaml --tokens TOKENS --out OUT --max-minutes 9
+
+The way to train on a bare machine: it needs torch, Lightning (which brings PyYAML and tqdm), numpy
+and safetensors, but neither MIDI libraries nor the parser of `music-gpt`. The minutes are those of
+the whole program: reading, compiling, training, and scoring the validation and test splits. A knob
+is changed as with `music-gpt train`: --train.devices 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml  # type: ignore[import-untyped] # a part of Lightning's own needs
+
+from music_gpt.config import RunConfig
+from music_gpt.errors import InputError
+from music_gpt.files import whole_file
+from music_gpt.settings import SECTIONS, read_settings, run_config
+
+EVALUATION = "evaluation.json"
+EVALUATION_SHARE = 0.08
+"""Of all minutes, those kept for scoring: a GPU scores MAESTRO's splits in about that of nine."""
+TRIAL_TOKENS = 16_384
+"""Tokens that are scored to see how quickly it goes."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run with these words (default: those of the process); returns the exit code."""
+    began = time.monotonic()
+    try:
+        result = run(_arguments(argv), began)
+    except InputError as error:
+        print(f"music-gpt: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt as interrupt:
+        print(f"music-gpt: {str(interrupt) or 'Interrupted.'}", file=sys.stderr)
+        return 130
+    if result:  # of several processes the first one speaks
+        print(json.dumps(result, indent=1))
+    return 0
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m music_gpt.train_config", description=str(__doc__).splitlines()[0]
+    )
+    parser.add_argument("config", type=Path, help="YAML file; see configs/")
+    parser.add_argument("--tokens", type=Path, required=True, help="tokens folder")
+    parser.add_argument("--out", type=Path, required=True, help="folder of this run")
+    parser.add_argument("--max-minutes", type=float, help="minutes for all; default: the file's")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in --out")
+    parser.add_argument("--init-from", type=Path, help="checkpoint to start from")
+    known, rest = parser.parse_known_args(argv)
+    known.knobs = dict(zip(rest[::2], rest[1::2], strict=False))
+    if len(rest) % 2 or not all(name.startswith("--") and "." in name for name in known.knobs):
+        parser.error(f"not understood: {' '.join(rest)}; a knob is as --train.devices 2")
+    return known
+
+
+def read_config(file: Path, knobs: dict[str, str], max_minutes: float | None = None) -> RunConfig:
+    """The run in a YAML file, with knobs as {"--model.n_layers": "2"} changed."""
+    settings = read_settings(file, set())
+    for flag, value in knobs.items():
+        section, name = flag.removeprefix("--").split(".", 1)
+        known = (
+            {f.name for f in dataclasses.fields(SECTIONS[section])} if section in SECTIONS else ()
+        )
+        if name not in known:
+            raise InputError(
+                f"There is no setting {flag}; the settings are those in {file.parent}."
+            )
+        settings.setdefault(section, {})[name] = yaml.safe_load(value)
+    if max_minutes is not None:
+        settings.setdefault("train", {})["max_minutes"] = max_minutes
+    return run_config(settings)
+
+
+def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
+    """Train, score, write evaluation.json; returns what it holds, or nothing but on the first rank.
+
+    began: when the minutes began to count, on the monotonic clock.
+    """
+    config = read_config(args.config, args.knobs, args.max_minutes)
+    minutes = config.train.max_minutes
+    from music_gpt.training import train  # takes seconds: after what may be refused
+
+    spent = (time.monotonic() - began) / 60
+    if minutes:
+        left = minutes * (1 - EVALUATION_SHARE) - spent
+        settings = dataclasses.replace(config.train, max_minutes=max(left, 0.1))
+        config = dataclasses.replace(config, train=settings)
+    result = train(args.tokens, args.out, config, resume=args.resume, init_from=args.init_from)
+    if not result:
+        return {}
+    if not result["finished"]:
+        raise KeyboardInterrupt(f"Stopped after {result['steps']:,} steps; --resume goes on.")
+    until = began + 60 * minutes if minutes else math.inf
+    result |= {"evaluation": evaluate(args.tokens, Path(result["checkpoint"]), config, until)}
+    result["minutes_in_all"] = round((time.monotonic() - began) / 60, 2)
+    with whole_file(args.out / EVALUATION) as beside:
+        beside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return result
+
+
+def evaluate(
+    tokens: Path, checkpoint: Path, config: RunConfig, until: float
+) -> dict[str, dict[str, Any]]:
+    """The likelihood of the validation and test splits under a checkpoint.
+
+    Where the time up to `until` (monotonic seconds) is too short for all tokens, as many are scored
+    as it is enough for, spread evenly over the split; `tokens` tells how many.
+    """
+    from music_gpt.checkpoint import load_checkpoint
+    from music_gpt.corpus import Corpus
+    from music_gpt.metrics import likelihood
+    from music_gpt.model import resolve_device, use_bf16
+
+    device = resolve_device(config.train.device)
+    corpus, model = Corpus.open(tokens), load_checkpoint(checkpoint)[0].to(device)
+    how: dict[str, Any] = {
+        "bf16": use_bf16(config.train.precision, device),
+        "batch_size": config.data.batch_size,
+    }
+    names = [name for name in ("validation", "test") if name in corpus.splits]
+    found: dict[str, dict[str, Any]] = {}
+    for i, name in enumerate(names):
+        split = corpus.split(name)
+        start = time.monotonic()
+        trial = likelihood(model, split, max_tokens=TRIAL_TOKENS, **how)
+        speed = trial.n_tokens / (time.monotonic() - start)
+        seconds = 0.8 * (until - time.monotonic()) / (len(names) - i)
+        enough = speed * seconds >= split.n_tokens
+        n_tokens = 0 if enough else max(int(speed * seconds), TRIAL_TOKENS)
+        found[name] = likelihood(model, split, max_tokens=n_tokens, **how).to_dict()
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
