@@ -164,7 +164,7 @@ def _one_note_per_pitch(frames: _Frames) -> _Frames:
         end = np.maximum.reduceat(end, firsts)
         velocity = np.maximum.reduceat(velocity, firsts)
     # 3. a note ends where its pitch is struck again, and lasts a frame at least
-    pitch, start = np.divmod(key, LONGEST_FRAMES)
+    pitch, start = key // LONGEST_FRAMES, key & (LONGEST_FRAMES - 1)
     end = np.maximum(end, start + 1)
     again = np.where(pitch[1:] == pitch[:-1], start[1:], LONGEST_FRAMES)
     np.minimum(end[:-1], again, out=end[:-1])
@@ -229,7 +229,8 @@ def _emit(frame: _Ints, event: _Ints, velocity: _Ints, in_force: int = -1) -> Id
     # whole seconds everywhere; the rest of a wait, velocities and notes are written over them
     ids = np.full(place[-1] + 1 if len(place) else 0, TIME_SHIFT + N_SHIFTS - 1, np.uint16)
     waits = wait > 0
-    ids[place[waits] - tells[waits] - 1] = TIME_SHIFT + (wait[waits] - 1) % N_SHIFTS
+    rest = wait - N_SHIFTS * (n_shifts - 1)  # of 1 to 100 frames
+    ids[(place - tells)[waits] - 1] = (TIME_SHIFT - 1) + rest[waits]
     ids[place[tells] - 1] = VELOCITY + velocity[tells]
     ids[place] = event
     return ids

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -65,6 +65,8 @@ class Decoder(Protocol):
 class Engine(Protocol):
     """What runs the network: torch here, another runtime elsewhere."""
 
+    name: str
+    """What people call it."""
     context: int
     """Longest window in ids."""
 
@@ -77,6 +79,8 @@ class Engine(Protocol):
 
 class TorchEngine:
     """The network in plain torch, on the device where it lies."""
+
+    name = "torch"
 
     def __init__(self, model: GPT) -> None:
         self.model, self.context = model.eval(), model.config.context
@@ -146,21 +150,31 @@ def fastest_threads(model: GPT, seconds: float = 0.5) -> int:
     1, 2, 4, ... up to what torch uses now, for `seconds` in all, and leaves torch as it was.
     """
     most = torch.get_num_threads()
-    choices = [n for n in (1, 2, 4, 8, 16, 32) if n < most] + [most]
-    if len(choices) == 1 or model.embedding.weight.device.type != "cpu":
+    if most == 1 or model.embedding.weight.device.type != "cpu":
         return most
-    decoder, one = TorchDecoder(model, 1), np.zeros(1, np.int64)
-    spent = dict.fromkeys(choices, 0.0)
+    decoder = TorchDecoder(model, 1)
+
+    def with_threads(n_threads: int) -> Decoder:
+        torch.set_num_threads(n_threads)
+        return decoder
+
+    best = quickest([n for n in (1, 2, 4, 8, 16, 32) if n < most] + [most], with_threads, seconds)
+    torch.set_num_threads(most)
+    return best
+
+
+def quickest(choices: Sequence[int], decoder: Callable[[int], Decoder], seconds: float) -> int:
+    """The choice whose decoder takes least time for an event; all are tried in turn."""
+    one, spent = np.zeros(1, np.int64), dict.fromkeys(choices, 0.0)
     began = time.perf_counter()
     while time.perf_counter() - began < seconds or 0.0 in spent.values():
-        for n_threads in choices:
-            torch.set_num_threads(n_threads)
-            decoder.prefill([[EOS, EOS]])  # also the first parallel region of these threads
+        for choice in choices:
+            tried = decoder(choice)
+            tried.prefill([[EOS, EOS]])  # also the first parallel region of these threads
             tick = time.perf_counter()
             for _ in range(4):
-                decoder.step(one)
-            spent[n_threads] += time.perf_counter() - tick
-    torch.set_num_threads(most)
+                tried.step(one)
+            spent[choice] += time.perf_counter() - tick
     return min(choices, key=spent.__getitem__)
 
 

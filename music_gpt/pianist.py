@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
-import torch
 
 from music_gpt import __version__
 from music_gpt.checkpoint import load_checkpoint
 from music_gpt.config import N_EVENTS, SamplingConfig
+from music_gpt.engines import choose_engine
 from music_gpt.errors import InputError
 from music_gpt.events import (
     EOS,
@@ -31,7 +31,7 @@ from music_gpt.events import (
     VELOCITY,
     velocity_value,
 )
-from music_gpt.generation import Engine, TorchEngine, fastest_threads, generate
+from music_gpt.generation import Engine, TorchEngine, generate
 from music_gpt.grammar import Ending, Start
 from music_gpt.hearing import Prompt, hear
 from music_gpt.midi import (
@@ -61,20 +61,24 @@ DEFAULT_SEED_LIMIT = 2**31
 _DEFAULT = SamplingConfig()
 
 
-def load(path: str | Path | None = None, *, threads: int | None = None) -> Pianist:
+def load(
+    path: str | Path | None = None, *, engine: str = "auto", threads: int | None = None
+) -> Pianist:
     """The pianist of the checkpoint at `path`, or of the bundled one.
 
-    threads: what torch shall use in this process; None tries for half a second what is fastest.
+    Args:
+        path: a checkpoint.
+        engine: what runs the network: torch, onnx, onnx-int8, or auto for the quickest of them that
+            is installed and foretells music as well as torch does (`music_gpt.engines`).
+        threads: what the engine shall use; None tries for half a second what is fastest.
 
     Raises:
-        InputError: there is no such file, or it is no checkpoint of this vocabulary.
+        InputError: there is no such file, it is no checkpoint of this vocabulary, or there is no
+            such engine for it.
     """
     model, card = load_checkpoint(path)
-    pianist = Pianist(model, card)
-    torch.set_num_threads(
-        fastest_threads(model) if threads is None else _whole("threads", threads, 1, 1024)
-    )
-    return pianist
+    threads = None if threads is None else _whole("threads", threads, 1, 1024)
+    return Pianist(model, card, engine=choose_engine(model, card["sha256"], engine, threads))
 
 
 class ComposedNote(NamedTuple):
@@ -379,6 +383,7 @@ class Pianist:
         settings = {
             "music_gpt": __version__,
             **self._name(),
+            "engine": self._engine.name,
             "seconds": seconds,
             "seed": seed,
             "variations": variations,

@@ -25,3 +25,9 @@ ROOT = Path(__file__).parent.parent
 def demo_corpus() -> Path:
     """The folder of short public-domain pieces in `examples`."""
     return ROOT / "examples" / "demo"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Files for engines go into a folder of this run of the tests."""
+    os.environ["MUSIC_GPT_CACHE"] = str(tmp_path_factory.mktemp("cache"))
