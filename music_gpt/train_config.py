@@ -134,14 +134,15 @@ def evaluate(
     names = [name for name in ("validation", "test") if name in corpus.splits]
     found: dict[str, dict[str, Any]] = {}
     for i, name in enumerate(names):
-        split = corpus.split(name)
-        start = time.monotonic()
-        trial = likelihood(model, split, max_tokens=TRIAL_TOKENS, **how)
-        speed = trial.n_tokens / (time.monotonic() - start)
+        split, start = corpus.split(name), time.monotonic()
+        scored = likelihood(model, split, max_tokens=TRIAL_TOKENS, **how)
+        speed = scored.n_tokens / (time.monotonic() - start)
         seconds = 0.8 * (until - time.monotonic()) / (len(names) - i)
-        enough = speed * seconds >= split.n_tokens
-        n_tokens = 0 if enough else max(int(speed * seconds), TRIAL_TOKENS)
-        found[name] = likelihood(model, split, max_tokens=n_tokens, **how).to_dict()
+        affordable = min(speed * seconds, split.n_tokens)
+        if affordable > TRIAL_TOKENS:
+            n_tokens = 0 if affordable == split.n_tokens else int(affordable)
+            scored = likelihood(model, split, max_tokens=n_tokens, **how)
+        found[name] = scored.to_dict()
     return found
 
 

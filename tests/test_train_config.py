@@ -1,0 +1,93 @@
+"""A YAML file is run, measured and ended in time where only torch and Lightning are."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from small import run_config, tokens_folder
+
+from music_gpt.train_config import EVALUATION, evaluate, main, read_config
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("train-config") / "tokens"
+    return tokens_folder(folder, {"train": [120, 90], "validation": [60], "test": [50, 20]})
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The small network of the tests, for six steps."""
+    settings = run_config(max_steps=6).to_dict()
+    settings["optim"]["betas"] = list(settings["optim"]["betas"])
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    return path
+
+
+def words(file: Path, tokens: Path, *more: str) -> list[str]:
+    return [str(file), "--tokens", str(tokens), "--out", str(file.parent / "run"), *more]
+
+
+def test_a_file_is_trained_and_both_splits_are_scored_whole(
+    file: Path, tokens: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words(file, tokens)) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == json.loads((file.parent / "run" / EVALUATION).read_text())
+    assert told["steps"] == 6
+    assert Path(told["checkpoint"]).exists()
+    card = json.loads((tokens / "corpus.json").read_text())["splits"]
+    for name in ("validation", "test"):
+        assert told["evaluation"][name]["tokens"] == card[name]["tokens"] - card[name]["pieces"]
+        assert 0 < told["evaluation"][name]["nats_per_token"] < 2 * math.log(390)
+
+
+def test_a_flag_wins_over_the_file_and_the_minutes_are_those_of_all(
+    file: Path, tokens: Path
+) -> None:
+    flags = ("--max-minutes", "0.15", "--train.max_steps", "0", "--model.n_layers", "1")
+    assert main(words(file, tokens, *flags)) == 0
+    run = yaml.safe_load((file.parent / "run" / "config.yaml").read_text())
+    assert run["model"]["n_layers"] == 1
+    assert 0 < run["train"]["max_minutes"] < 0.15
+
+
+def test_where_time_is_short_a_part_of_a_split_is_scored(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = tokens_folder(tmp_path / "tokens", {"train": [90], "test": [300, 200]})
+    assert main(words(file, tokens)) == 0
+    monkeypatch.setattr("music_gpt.train_config.TRIAL_TOKENS", 320)
+    checkpoint, config = file.parent / "run" / "best.safetensors", read_config(file, {})
+    late = evaluate(tokens, checkpoint, config, time.monotonic() - 1)
+    whole = evaluate(tokens, checkpoint, config, math.inf)
+    assert late["test"]["tokens"] <= 320 < whole["test"]["tokens"]
+
+
+def test_what_a_person_can_mend_is_one_sentence(
+    file: Path, tokens: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for more, sentence in (
+        (("--model.n_layer", "4"), "There is no setting --model.n_layer"),
+        (("--modle.n_layers", "4"), "There is no setting --modle.n_layers"),
+        (("--model.n_heads", "7"), "n_heads is 7, but it has to be a divisor"),
+    ):
+        assert main(words(file, tokens, *more)) == 2
+        assert sentence in capsys.readouterr().err
+    assert main(words(tmp_path / "none.yaml", tokens)) == 2
+    assert "there is no file" in capsys.readouterr().err
+    assert not (file.parent / "run").exists()
+
+
+def test_a_word_that_is_no_flag_is_told(
+    file: Path, tokens: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(words(file, tokens, "--compile"))
+    assert "not understood: --compile" in capsys.readouterr().err
