@@ -106,7 +106,7 @@ def encode_file(file: MidiFile, max_gap_seconds: float) -> Encoded:
     sketch, timed_sketch = fingerprints(notes)
     facts = np.zeros((), FACTS)
     facts["digest"] = file.digest
-    facts["events"] = hashlib.sha256(ids.astype(IDS, copy=False)).digest()[:16]
+    facts["events"] = hashlib.sha256(ids.astype(IDS, copy=False).data).digest()[:16]
     facts["tokens"] = len(ids)
     facts["notes"] = pitches.sum()
     frames = int(counts[TIME_SHIFT:VELOCITY] @ np.arange(1, events.N_SHIFTS + 1))

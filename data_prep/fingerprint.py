@@ -45,11 +45,12 @@ def fingerprints(
     """The fingerprint of the composition and that of the recording, which has the times too."""
     if not len(notes):
         return np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.uint64)
-    heads = _chord_heads(notes["start"])
+    start = notes["start"].copy()  # numpy takes places out of a column of its own much faster
+    heads = _chord_heads(start)
     pitch = notes["pitch"].astype(np.int64)
     melody = np.diff(np.maximum.reduceat(pitch, heads))  # (chords - 1,) intervals
     bass = np.diff(np.minimum.reduceat(pitch, heads))
-    waits = np.diff(np.rint(notes["start"][heads] * 100).astype(np.int64))  # in 10 ms
+    waits = np.diff(np.rint(start[heads] * 100).astype(np.int64))  # in 10 ms
     timed = melody * 1024 + np.minimum(waits, 1023)
     of_melody, of_bass = _steps_to_equal(melody), _steps_to_equal(bass)
     hashes = np.concatenate(

@@ -27,10 +27,10 @@ from music_gpt.midi_notes import (
     apply_pedals,
     choose_tracks,
     end_at_next_strike,
-    is_pedal_down,
     is_press,
     list_tracks,
     only_parts,
+    pedal_changes,
     read_notes,
 )
 from music_gpt.notes import NOTE_DTYPE, Notes
@@ -126,8 +126,8 @@ def read_piece(
     if table.damaged:
         warnings.insert(0, f"The file is damaged; {_count(len(notes))} read.")
     piece = _finish(notes, sounding, warnings, name or next(iter(table.names.values()), ""), limits)
-    marks = zip(listed, np.isin(parts, used).tolist(), strict=True)
-    return replace(piece, tracks=[track._replace(used=mark) for track, mark in marks])
+    read_parts, marks = {*used.tolist()}, zip(listed, parts.tolist(), strict=True)
+    return replace(piece, tracks=[track._replace(used=part in read_parts) for track, part in marks])
 
 
 def _check_notes(table: EventTable, limits: MidiLimits) -> None:
@@ -226,6 +226,8 @@ def _finish(
 
 def _shorten(notes: Notes, sounding: Notes) -> bool:
     """Cut endless notes and silences down, in place; whether there was one."""
+    if max(kind["end"].max(initial=0.0) for kind in (notes, sounding)) <= LONGEST_SILENCE_SECONDS:
+        return False
     longest = notes["start"] + LONGEST_SILENCE_SECONDS
     endless = bool((sounding["end"] > longest).any() or (notes["end"] > longest).any())
     heard = np.minimum(np.maximum(notes["end"], sounding["end"]), longest)
@@ -334,9 +336,8 @@ def _pedals(chosen: list[Instrument], score: PrettyMIDI) -> Pedals:
         moves.sort(key=lambda c: c.time)
         pairs = np.array([(c.number, c.value) for c in moves], np.int8)  # refuses what is above 127
         rows = pairs.reshape(-1, 2).astype(np.uint8)
-        down = is_pedal_down(rows[:, 0], rows[:, 1])
-        if down.any():
-            pedals[program] = np.array([c.time for c in moves], np.float64), down
+        times = np.array([c.time for c in moves], np.float64)
+        pedals[program] = times[pedal_changes(rows[:, 0], rows[:, 1])]
     return pedals
 
 

@@ -34,7 +34,9 @@ BLOCK_BYTES = 1 << 16
 """The number of events is checked after so many bytes: before a hostile file costs much."""
 LONG_BYTES, SHORT_BYTES = 1 << 11, 1 << 6
 """Stretches of which all events are found at once, and between these one by one."""
-STRIDE = 16
+PLAIN_BYTES = 5
+"""A note or a controller has so many at most, its time included."""
+STRIDE = 32
 """Steps in one jump over a long stretch."""
 FRAMES_PER_SECOND = {24: 24.0, 25: 25.0, 29: 30_000 / 1001, 30: 30.0}
 """SMPTE frame rates that a header can name; 29 is drop-frame."""
@@ -43,9 +45,6 @@ FRAMES_PER_SECOND = {24: 24.0, 25: 25.0, 29: 30_000 / 1001, 30: 30.0}
 _DATA_BYTES = bytes(1 if 0xC0 <= status < 0xE0 else 2 for status in range(0xF0)) + bytes(
     {0xF1: 1, 0xF2: 2, 0xF3: 1}.get(status, 0) for status in range(0xF0, 0x100)
 )
-# bytes of an event with a one-byte time, by its status or first data byte; 0 for all but the notes
-# and controllers, which have two data bytes and are nearly all there is
-_PLAIN_BYTES = np.array([3] * 0x80 + [4] * 0x40 + [0] * 0x20 + [4] * 0x10 + [0] * 0x10, np.int64)
 _PADDING = bytes(16)  # the walk may look a few bytes past the end
 
 Ints = npt.NDArray[np.int64]
@@ -304,13 +303,14 @@ def _pass_plain_events(octets: Bytes, at: int, end: int, starts: array[int]) -> 
     # 1. from each place to the next event, if a plain one starts there; else to itself
     n = end - at
     first, second, third = (octets[at + i : end + i] for i in range(3))
-    long = first > 127
-    size = _PLAIN_BYTES[np.where(long, third, second)]
-    size += long & (size > 0)
-    size[long & (second > 127)] = 0
+    long = first > 127  # a time of two bytes
+    told = np.where(long, third, second)  # the status, or the first data byte
+    plain = (told < 0xF0) & ((told < 0xC0) | (told >= 0xE0)) & ~(long & (second > 127))
+    size = plain * (np.uint8(3) + long + (told > 127))
+    last = np.arange(max(n - PLAIN_BYTES, 0), n)
+    size[last] *= last + size[last] <= n
     following = np.arange(n + 1)
     following[:n] += size
-    following[following > n] = np.flatnonzero(following > n)
     # 2. all that are reached from the first place
     places = follow(following)
     starts.frombytes((places[:-1] + at).astype(np.uint32).tobytes())
@@ -323,7 +323,7 @@ def follow(following: Ints) -> Ints:
     >>> follow(np.array([2, 2, 3, 3])).tolist()
     [0, 2, 3]
     """
-    # 1. a stride of sixteen steps from each place, and by strides to the last place
+    # 1. a stride of many steps from each place, and by strides to the last place
     far = following
     for _ in range(STRIDE.bit_length() - 1):
         far = far[far]
@@ -359,7 +359,7 @@ def _tabulate(padded: bytes, starts: array[int], bounds: list[int], header: Head
     tick = total[1:] - total[first][track]
 
     own = octets[at]
-    status, data_at = _running_status(own, at, first[track])
+    status, data_at = _running_status(own, first), at + (own >= 0x80)
     data1, data2 = octets[data_at], octets[data_at + 1]
     has_data2 = np.frombuffer(_DATA_BYTES, np.uint8)[status] > 1
     damaged = bool(((status > 0) & ((data1 > 127) | ((data2 > 127) & has_data2))).any())
@@ -397,17 +397,20 @@ def _deltas(octets: Bytes, at: Ints) -> tuple[Ints, Ints]:
     return delta, at + 1
 
 
-def _running_status(own: Bytes, at: Ints, first: Ints) -> tuple[Bytes, Ints]:
-    """Status of each event, 0 for what is no channel event, and where its data stand."""
-    states = (own >= 0x80) & (own < 0xF0)
-    if states.all():
-        return own, at + 1
-    number = np.arange(len(own))
-    last = np.maximum.accumulate(np.where(states, number, -1))
-    told = own >= 0x80
-    runs = ~told & (last >= first)
-    status = np.where(states | runs, own[np.where(told, number, last)], 0)
-    return status, at + told
+def _running_status(own: Bytes, first: Ints) -> Bytes:
+    """Status of each event, 0 for what is no channel event.
+
+    Args:
+        own: (E,) what stands after the time of each event: a status or a data byte.
+        first: (T,) the first event of each track, where no status is in force.
+    """
+    told = (own >= 0x80) & (own < 0xF0)
+    begins = told.copy()
+    begins[first[first < len(own)]] = True
+    heads = np.flatnonzero(begins)
+    status = np.repeat(own[heads] * told[heads], np.diff(heads, append=len(own)))
+    status[own >= 0xF0] = 0
+    return status
 
 
 def _tempos(octets: Bytes, at: Ints, events: Ints) -> tuple[Ints, Ints]:
