@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,21 @@ import yaml
 from safetensors.torch import load_file
 from small import random_network, run_config, tokens_folder
 
-from music_gpt import files, keeper, run_folder, training
+from music_gpt import files, keeper, run_folder, training, watching
 from music_gpt.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.errors import InputError
-from music_gpt.keeper import Keeper
+from music_gpt.keeper import Keeper, Moment, Nats
 from music_gpt.learning import Training
+from music_gpt.model import GPT
 from music_gpt.optimizer import MuonAdamW, lr_factor
-from music_gpt.run_folder import LOG_COLUMNS, STATE_KEYS
+from music_gpt.run_folder import LOG_COLUMNS, STATE_KEYS, read_log
 from music_gpt.training import train
 
 ROOT = Path(__file__).parent.parent
-STEADY = ("step", "tokens", "train_nats_per_token", "validation_nats_per_token", "gradient_norm")
+STEADY = (
+    *("step", "tokens", "train_nats_per_token", "validation_nats_per_token"),
+    *("validation_nats_per_note", "gradient_norm"),
+)
 """Columns of the log that do not depend on how fast the machine is."""
 
 
@@ -76,7 +81,7 @@ def at_step(step: int, act: Callable[[Keeper], None], monkeypatch: pytest.Monkey
 
 
 def interrupt(keeper: Keeper) -> None:
-    keeper._on_signal(signal.SIGINT, None)
+    keeper.signals.on_signal(signal.SIGINT, None)
 
 
 class Killed(BaseException):
@@ -100,7 +105,7 @@ def test_a_run_learns_and_leaves_its_files(tokens: Path, tmp_path: Path) -> None
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == [
         files.LOCK,
         *("best.safetensors", "config.yaml", "last.ckpt", "last.safetensors", "log.csv"),
-        "previous.ckpt",
+        *("previous.ckpt", "report.html"),
     ]
     model, card = load_checkpoint(result["checkpoint"])
     assert model.config == config.model
@@ -119,6 +124,63 @@ def test_the_log_has_a_row_for_every_measurement(tokens: Path, tmp_path: Path) -
     assert all(float(row["train_nats_per_token"]) > 3 for row in rows)
     assert all(float(row["gradient_norm"]) > 0 for row in rows)
     assert all(float(row["tokens_per_second"]) > 0 for row in rows)
+    assert all(row["mfu"] == "" for row in rows)  # a CPU has no agreed peak
+
+
+def test_nats_per_note_are_those_of_all_events_by_the_notes_they_make(
+    tokens: Path, tmp_path: Path
+) -> None:
+    train(tokens, tmp_path / "run", run_config(max_steps=2))
+    [row] = log_of(tmp_path / "run")
+    split = training.Corpus.open(tokens).split("validation")
+    nats = float(row["validation_nats_per_token"]) * (split.n_tokens - split.n_pieces)
+    assert float(row["validation_nats_per_note"]) == pytest.approx(nats / split.n_notes, rel=1e-5)
+
+
+def test_utilisation_is_what_the_network_needs_by_what_the_devices_can_do(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeper, "peak_flops", lambda name: {"cpu": 1e9}[name])
+    config = run_config(max_steps=2)
+    train(tokens, tmp_path / "run", config)
+    [row] = log_of(tmp_path / "run")
+    expected = GPT(config.model).flops_per_token() * float(row["tokens_per_second"]) / 1e9
+    assert float(row["mfu"]) == pytest.approx(expected, rel=1e-3)
+    assert "MFU" in watching._line(read_log(tmp_path / "run")[0], math.nan, 0.5)
+
+
+def test_a_listener_hears_the_kept_weights_and_changes_nothing(
+    tokens: Path, tmp_path: Path
+) -> None:
+    heard: list[tuple[Moment, torch.Tensor]] = []
+
+    def listener(model: GPT, moment: Moment) -> None:
+        assert not model.training
+        torch.rand(7, generator=torch.Generator().manual_seed(moment.step))
+        heard.append((moment, model.head.weight.detach().clone()))
+
+    config = run_config(model={"dropout": 0.1}, optim={"ema": 0.5}, max_steps=12)
+    config = replace(config, train=replace(config.train, validate_every_steps=5))
+    train(tokens, tmp_path / "alone", config)
+    train(tokens, tmp_path / "heard", config, listener=listener)
+    assert_same_run(tmp_path / "alone", tmp_path / "heard")
+    assert [(moment.step, moment.is_last) for moment, _ in heard] == [
+        (5, False),
+        (10, False),
+        (12, True),
+    ]
+    assert torch.equal(heard[-1][1], weights_of(tmp_path / "heard")["head.weight"])
+
+
+def test_a_log_of_fewer_columns_is_gone_on_with(stopped: Path, tokens: Path) -> None:
+    log = stopped / "log.csv"
+    old = [line.split(",")[:5] for line in log.read_text().splitlines()]
+    log.write_text("".join(",".join(row) + "\n" for row in old))
+    train(tokens, stopped, run_config(max_steps=8), resume=True)
+    rows = log_of(stopped)
+    assert tuple(rows[0]) == LOG_COLUMNS
+    assert [row["step"] for row in rows] == ["3", "8"]
+    assert (rows[0]["mfu"], rows[0]["train_nats_per_token"]) == ("", old[1][3])
 
 
 def test_the_same_run_twice_is_the_same_to_the_last_bit(tokens: Path, tmp_path: Path) -> None:
@@ -138,7 +200,7 @@ def test_epochs_count_passes_over_the_training_split(tokens: Path, tmp_path: Pat
 def test_the_best_weights_are_those_of_the_lowest_validation_loss(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    figures = iter([3.0, 2.0, 2.5])
+    figures = iter([Nats(3.0, 12.0), Nats(2.0, 8.0), Nats(2.5, 10.0)])
     monkeypatch.setattr(keeper, "mean_nats", lambda *_: next(figures))
     train(tokens, tmp_path / "run", run_config(max_steps=15, validate_every_steps=5))
     _, card = load_checkpoint(tmp_path / "run" / "best.safetensors")
@@ -255,7 +317,7 @@ def test_a_second_ctrl_c_ends_at_once_and_leaves_the_signals_as_they_were(
 def test_a_resumed_run_keeps_the_best_of_before(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    figures = iter([2.0, 3.0])
+    figures = iter([Nats(2.0, 8.0), Nats(3.0, 12.0)])
     monkeypatch.setattr(keeper, "mean_nats", lambda *_: next(figures))
     config = run_config(max_steps=10, validate_every_steps=5)
     with monkeypatch.context() as patch:
