@@ -83,8 +83,13 @@ def similar_pairs(
 
 def _pair_keys(owned: npt.NDArray[np.void], n: int) -> Iterator[Ints]:
     """For each hash that several pieces have: first * n + second of each pair of them."""
-    order = np.argsort(owned["hash"], kind="stable")  # owners stay ascending within a hash
-    hashes, owner = owned["hash"][order], owned["owner"][order].astype(np.int64)
+    hashes, owner = owned["hash"].copy(), owned["owner"].astype(np.int64)
+    order = np.argsort(hashes)
+    equal = np.append(False, np.diff(hashes[order]) == 0)
+    shared = np.sort(order[equal | np.append(equal[1:], False)])  # the others make no pair
+    hashes, owner = hashes[shared], owner[shared]
+    order = np.argsort(hashes, kind="stable")  # owners stay ascending within a hash
+    hashes, owner = hashes[order], owner[order]
     heads = np.flatnonzero(np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)])
     sizes = np.diff(np.append(heads, len(hashes)))
     for size in range(2, COMMON_HASH + 1):
