@@ -85,7 +85,7 @@ def _pair_keys(owned: npt.NDArray[np.void], n: int) -> Iterator[Ints]:
     """For each hash that several pieces have: first * n + second of each pair of them."""
     hashes, owner = owned["hash"].copy(), owned["owner"].astype(np.int64)
     order = np.argsort(hashes)
-    equal = np.append(False, np.diff(hashes[order]) == 0)
+    equal = np.append(False, np.diff(hashes[order]) == 0)[: len(order)]
     shared = np.sort(order[equal | np.append(equal[1:], False)])  # the others make no pair
     hashes, owner = hashes[shared], owner[shared]
     order = np.argsort(hashes, kind="stable")  # owners stay ascending within a hash
