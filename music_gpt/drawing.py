@@ -142,7 +142,7 @@ def _range(
     drawn: Sequence[tuple[str, npt.NDArray[np.float64], npt.NDArray[np.float64]]], settled: float
 ) -> tuple[float, float]:
     """Lowest and highest value to draw: of all that comes after `settled`, if anything does."""
-    values = np.concatenate([y[x >= settled] for _, x, y in drawn])
+    values = np.concatenate([y[x >= min(settled, x[-1])] for _, x, y in drawn])
     low, high = float(values.min()), float(values.max())
     margin = 0.06 * (high - low) or abs(high) * 0.1 or 1.0
     return low - margin if low < 0 or low > margin else 0.0, high + margin

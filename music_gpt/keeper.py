@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -23,24 +23,11 @@ from music_gpt.model import GPT
 from music_gpt.peak import peak_flops
 from music_gpt.run_folder import BEST_WEIGHTS, LAST, LAST_WEIGHTS, Measurement, write_resume_point
 from music_gpt.stopping import StopSignals
-from music_gpt.watching import Watch
+from music_gpt.watching import Listener, Moment, Watch
 
 LONGEST_STEP_SECONDS = 60.0
 """A step that seems to take longer was a paused process; it counts as this long."""
 LOG_EVERY_STEPS = 20
-
-
-class Moment(NamedTuple):
-    """When a run was measured."""
-
-    step: int
-    seconds: float
-    """Of training so far."""
-    is_last: bool
-
-
-Listener = Callable[[GPT, Moment], None]
-"""What is given the network, with the weights to keep and ready to play, when it was measured."""
 
 
 class Keeper(pl.Callback):

@@ -21,13 +21,13 @@ from music_gpt.drawing import piano_roll_png
 from music_gpt.errors import InputError
 from music_gpt.events import decode_ids
 from music_gpt.files import plain_errors, whole_file
-from music_gpt.keeper import Moment
 from music_gpt.midi import cut_notes, write_midi
 from music_gpt.model import GPT
 from music_gpt.notes import Notes
 from music_gpt.pianist import Composition, Pianist
 from music_gpt.run_folder import SAMPLES
 from music_gpt.run_report import SAMPLES_LIST
+from music_gpt.watching import Moment
 
 OPENING_SECONDS, NEW_SECONDS = 8.0, 12.0
 OPENING_TOKENS = 2000
@@ -65,7 +65,7 @@ class Listening:
             cut_off = self._play(model, moment.step, began + COMPOSING * allowed)
             self._cost = min(2 * self._cost, LONGEST) if cut_off else self._cost
         except (InputError, RuntimeError, OSError) as error:  # torch's want of memory is the second
-            self._say(f"Samples are missing: {str(error).splitlines()[0]}")
+            self._say("missing", f"Samples are missing: {str(error).splitlines()[0]}")
         took = time.monotonic() - began
         self._spent, self._cost = self._spent + took, max(self._cost, took)
 
@@ -111,16 +111,16 @@ class Listening:
         try:
             from music_gpt.audio import write_audio
         except (ImportError, OSError):  # the library, or what it needs of the system
-            self._say("Samples come without sound: soundfile is not installed.")
+            self._say("silent", "Samples come without sound: soundfile is not installed.")
             return False
         write_audio(notes, path)
         return True
 
-    def _say(self, sentence: str) -> None:
-        """Say it once, above the progress bar."""
-        if sentence not in self._said:
+    def _say(self, matter: str, sentence: str) -> None:
+        """Say it above the progress bar, once for each matter."""
+        if matter not in self._said:
             tqdm.write(sentence, file=sys.stderr)
-        self._said.add(sentence)
+        self._said.add(matter)
 
 
 def openings(corpus: Corpus, n: int) -> list[tuple[str, Notes]]:

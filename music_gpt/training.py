@@ -28,12 +28,13 @@ from music_gpt.errors import InputError
 from music_gpt.events import VOCAB_SIZE
 from music_gpt.files import locked
 from music_gpt.growth import grown
-from music_gpt.keeper import Keeper, Listener
+from music_gpt.keeper import Keeper
 from music_gpt.learning import Training
+from music_gpt.likeness import copy_index
 from music_gpt.model import GPT, resolve_device, use_bf16
 from music_gpt.run_folder import BEST_WEIGHTS, LAST_WEIGHTS, REPORT, open_run, read_resume_point
 from music_gpt.stopping import StoppedAtOnce
-from music_gpt.watching import require_tensorboard
+from music_gpt.watching import Listener, require_tensorboard
 
 
 def train(
@@ -97,6 +98,7 @@ def train(
         if trainer.is_global_zero:
             held.enter_context(locked(run, "train"))
             open_run(run, config, step=module.step if resume else None)
+            copy_index(corpus.path, run)
         validation = _validation(corpus, config, rank, n_ranks)
         keeper = Keeper(run, validation, card, state, listener, _about(corpus, card))
         trainer.callbacks.append(keeper)  # type: ignore[attr-defined] # Lightning's own list
@@ -122,7 +124,7 @@ def train(
 
 @contextmanager
 def _frozen_objects() -> Iterator[None]:
-    """Spare the garbage collector the objects of the libraries: looking through them takes 0.2 s."""
+    """Spare the garbage collector the libraries' objects: looking through them takes 0.2 s."""
     gc.collect()
     gc.freeze()
     try:

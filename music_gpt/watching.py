@@ -8,13 +8,14 @@ from __future__ import annotations
 import importlib.util
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tqdm import tqdm
 
 from music_gpt.errors import InputError
+from music_gpt.model import GPT
 from music_gpt.run_folder import Measurement, append_row
 from music_gpt.run_report import write_report
 
@@ -32,6 +33,19 @@ TENSORBOARD_TAGS = {
     "speed/mfu": "mfu",
 }
 """Name of a curve in TensorBoard -> column of the log."""
+
+
+class Moment(NamedTuple):
+    """When a run was measured."""
+
+    step: int
+    seconds: float
+    """Of training so far."""
+    is_last: bool
+
+
+Listener = Callable[[GPT, Moment], None]
+"""What is given the network, with the weights to keep and ready to play, when it was measured."""
 
 
 class Watch:

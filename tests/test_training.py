@@ -25,12 +25,13 @@ from small import random_network, run_config, tokens_folder
 from music_gpt import files, keeper, run_folder, training, watching
 from music_gpt.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.errors import InputError
-from music_gpt.keeper import Keeper, Moment, Nats
+from music_gpt.keeper import Keeper, Nats
 from music_gpt.learning import Training
 from music_gpt.model import GPT
 from music_gpt.optimizer import MuonAdamW, lr_factor
 from music_gpt.run_folder import LOG_COLUMNS, STATE_KEYS, read_log
 from music_gpt.training import train
+from music_gpt.watching import Moment
 
 ROOT = Path(__file__).parent.parent
 STEADY = (
