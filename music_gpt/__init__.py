@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from music_gpt.audio import write_wav
     from music_gpt.config import ModelConfig
     from music_gpt.errors import InputError
+    from music_gpt.likeness import originality
     from music_gpt.midi import Piece, read_piece
     from music_gpt.model import GPT
     from music_gpt.pianist import Pianist, load
@@ -29,6 +30,7 @@ __all__ = [
     "Piece",
     "__version__",
     "load",
+    "originality",
     "read_piece",
     "write_wav",
 ]
@@ -41,6 +43,7 @@ _HOME_OF = {
     "Pianist": "pianist",
     "Piece": "midi",
     "load": "pianist",
+    "originality": "likeness",
     "read_piece": "midi",
     "write_wav": "audio",
 }

@@ -66,6 +66,26 @@ class SharedRun:
     exact: bool
     """Whether it was counted note by note; else up to 22 notes at its ends are left out."""
 
+    def __str__(self) -> str:
+        """One sentence.
+
+        >>> print(SharedRun(30, 30, 4.25, 62.0, "waltz.mid", 9.5, exact=True))
+        30 notes in a row, 4.2 seconds from 1:02 on, are as in waltz.mid from 0:09 on.
+        """
+        of_them = (
+            "" if self.different_notes == self.notes else f" ({self.different_notes} different)"
+        )
+        at, there = (
+            f"{int(s // 60)}:{int(s % 60):02}" for s in (self.at_seconds, self.source_seconds)
+        )
+        rest = (
+            "" if self.exact else f"; up to {2 * (FIGURE_STEP - 1)} more at its ends are not told"
+        )
+        return (
+            f"{self.notes} notes in a row{of_them}, {self.seconds:.1f} seconds from {at} on, are "
+            f"as in {self.source} from {there} on{rest}."
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, times to 10 ms."""
         return {k: round(v, 2) if isinstance(v, float) else v for k, v in asdict(self).items()}

@@ -5,6 +5,7 @@
     last.ckpt            everything needed to go on (`--resume`); previous.ckpt is the one before
     best.safetensors     the weights with the lowest validation loss so far
     last.safetensors     the weights at the end
+    originality.npz      figures of the training pieces, to find what a take has of them
     report.html          all of this for a person: curves, settings, the last samples
     samples/step-N/      what the network plays after N steps: MIDI, picture and sound
     events.out.tfevents* the log for TensorBoard, where that is asked for

@@ -28,8 +28,11 @@ from music_gpt.parsing import Parser
 from music_gpt.settings import SECTIONS
 
 if TYPE_CHECKING:
+    from music_gpt.corpus import Split
     from music_gpt.midi import Piece
+    from music_gpt.model import GPT
     from music_gpt.pianist import Composition
+    from music_gpt.samples import SampleReport
 
 
 _Config = TypeVar("_Config", PrepareConfig, SamplingConfig)
@@ -60,7 +63,8 @@ def _parser() -> tuple[Parser, dict[str, Callable[[Namespace], None]]]:
     )
     verbs = parser.add_subcommands(dest="verb", required=False)
     functions: dict[str, Callable[[Namespace], None]] = {}
-    for add in (_add_prepare, _add_train, _add_evaluate, _add_generate, _add_render, _add_app):
+    adds = (_add_prepare, _add_train, _add_evaluate, _add_generate, _add_originality)
+    for add in (*adds, _add_render, _add_app):
         name, verb, function = add()
         summary = str(function.__doc__).splitlines()[0]
         verb.description = summary
@@ -127,6 +131,20 @@ def _add_evaluate() -> _Verb:
         help="Arithmetic.",
     )
     verb.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or mps.")
+    verb.add_argument(
+        "--samples",
+        type=int,
+        default=0,
+        help="Also compose so many continuations, and compare them with the music of the split.",
+    )
+    verb.add_argument("--sample-seconds", type=float, default=30.0, help="Seconds of each.")
+    verb.add_argument(
+        "--engine",
+        type=str,
+        choices=list(ENGINES),
+        default="torch",
+        help="What composes them; auto takes the quickest that is installed.",
+    )
     verb.add_argument("--json", action="store_true", help="Print one JSON object.")
     return "evaluate", verb, evaluate
 
@@ -157,6 +175,23 @@ def _add_generate() -> _Verb:
     verb.add_argument("--json", action="store_true", help="Print one JSON object.")
     _add_flags(verb, SamplingConfig)
     return "generate", verb, generate
+
+
+def _add_originality() -> _Verb:
+    verb = Parser()
+    verb.add_argument("midi", type=str, help="MIDI file.")
+    verb.add_argument(
+        "--tokens", type=str, default=None, help="Tokens folder whose training music to look in."
+    )
+    verb.add_argument(
+        "--index",
+        type=str,
+        default=None,
+        help="Without the tokens: originality.npz, or the folder of a run that has it.",
+    )
+    _add_tracks(verb)
+    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
+    return "originality", verb, originality
 
 
 def _add_render() -> _Verb:
@@ -277,11 +312,14 @@ def evaluate(args: Namespace) -> None:
         sliding_nats_per_token,
     )
     from music_gpt.model import resolve_device, use_bf16
+    from music_gpt.samples import require_samples
 
     require_max_tokens(args.max_tokens)
     device = resolve_device(args.device)
     corpus = Corpus.open(args.tokens)
     split = corpus.split(args.split)
+    if args.samples:
+        require_samples(split, args.samples, args.sample_seconds)  # before minutes of scoring
     model, card = load_checkpoint(args.checkpoint)
     model.to(device)
     how: dict[str, Any] = {
@@ -301,7 +339,14 @@ def evaluate(args: Namespace) -> None:
     if args.ngram:
         plain = ngram_nats_per_token(corpus.split("train"), split)
         result["ngram_nats_per_token"] = round(plain, 4)
-    _print_json(result) if args.json else _say(_evaluated(result))
+    told, interrupted = _evaluated(result), False
+    if args.samples:
+        report = _sampled(args, model, card, split)
+        result["samples"], interrupted = report.to_dict(), report.interrupted
+        told = f"{told}\n{report.table()}"
+    _print_json(result) if args.json else _say(told)
+    if interrupted:
+        raise KeyboardInterrupt("Interrupted; what had been composed was compared.")
 
 
 def generate(args: Namespace) -> None:
@@ -346,6 +391,22 @@ def generate(args: Namespace) -> None:
         raise KeyboardInterrupt("Interrupted; what had been composed was written.")
 
 
+def originality(args: Namespace) -> None:
+    """Find the longest run of notes that a piece shares with the training music."""
+    from music_gpt.likeness import CERTAIN_NOTES
+    from music_gpt.likeness import originality as find
+
+    if (args.tokens is None) == (args.index is None):
+        raise InputError("Give --tokens or --index, one of them: where the training music is.")
+    run = find(_read_piece(args.midi, args.tracks), args.tokens or args.index)
+    if args.json:
+        _print_json({"file": args.midi, "shared": None if run is None else run.to_dict()})
+    elif run is None:
+        _say(f"{args.midi}: no {CERTAIN_NOTES} notes in a row are as in the training music.")
+    else:
+        _say(f"{args.midi}: {run}")
+
+
 def render(args: Namespace) -> None:
     """Turn a MIDI file into sound."""
     from music_gpt.audio import sound_format, write_audio
@@ -376,6 +437,22 @@ def app(args: Namespace) -> None:
 
 
 # --- their parts ------------------------------------------------------------------------------
+
+
+def _sampled(args: Namespace, model: GPT, card: dict[str, Any], split: Split) -> SampleReport:
+    """Continuations of prompts from `split`, composed and compared."""
+    from music_gpt.engines import choose_engine
+    from music_gpt.likeness import OriginalityIndex
+    from music_gpt.pianist import Pianist
+    from music_gpt.samples import sample
+
+    try:
+        index = OriginalityIndex.open(args.tokens)
+    except InputError as error:
+        _say(f"What is shared with the training music is not told: {error}")
+        index = None
+    pianist = Pianist(model, card, engine=choose_engine(model, card["sha256"], args.engine))
+    return sample(pianist, split, args.samples, args.sample_seconds, index=index, progress=True)
 
 
 def _midi_path(out: str) -> Path:

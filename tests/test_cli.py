@@ -37,7 +37,10 @@ VERBS = {
         *("--config", "--tokens", "--out", "--resume", "--max-minutes", "--init-from", "--json"),
         *("--model.n_layers", "--data.transpose", "--optim.muon_lr", "--train.max_steps"),
     ],
-    "evaluate": ["--tokens", "--split", "--checkpoint", "--window", "--sliding", "--device"],
+    "evaluate": [
+        *("--tokens", "--split", "--checkpoint", "--window", "--sliding", "--device"),
+        *("--samples", "--sample-seconds", "--engine"),
+    ],
     "generate": [
         "--prompt",
         "--prompt-end",
@@ -48,6 +51,7 @@ VERBS = {
         "--seed",
         "--temperature",
     ],
+    "originality": ["midi", "--tokens", "--index", "--tracks", "--json"],
     "render": ["midi", "--out", "--tracks"],
     "app": ["--checkpoint", "--host", "--port", "--share", "--auth"],
 }
@@ -333,6 +337,56 @@ def test_evaluate_refuses_a_split_that_is_not_there(
     words = ["evaluate", "--tokens", tokens, "--checkpoint", checkpoint]
     refused(call(*words, "--split", "training"), "no split 'training', only train")
     refused(call(*words, "--window", "4096"), "allows 1 to 512")
+
+
+def test_evaluate_compares_continuations_with_the_music(
+    call: Any, tokens: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["evaluate", "--tokens", tokens, "--checkpoint", checkpoint, "--split", "train"]
+    words += ["--samples=8", "--sample-seconds=1", "--device=cpu"]
+    figures = call(*words, "--json").json["samples"]
+    assert (figures["samples"], figures["seconds"], figures["interrupted"]) == (8, 1.0, False)
+    assert 0 < figures["overlap"] < 1
+    told = call(*words)
+    assert "8 continuations of 2 prompts" in told.err
+    assert "shared with the training music is not told: There is no index" in told.err
+    refused(call(*words, "--samples=3"), "from 8 to")
+    refused(call(*words, "--sample-seconds=60"), "No piece of the train split lasts 76 seconds")
+
+    advance = Composition.__next__
+    rounds = iter(range(200))
+
+    def interrupted(composition: Composition) -> Any:
+        if next(rounds, None) is None:
+            raise KeyboardInterrupt
+        return advance(composition)
+
+    monkeypatch.setattr(Composition, "__next__", interrupted)
+    said = call(*words, "--samples=400", "--json")
+    assert said.code == 130
+    assert "what had been composed was compared" in said.err
+    assert 8 <= json.loads(said.out)["samples"]["samples"] < 400
+
+
+def test_originality_tells_where_a_piece_has_its_notes_from(
+    call: Any, midi_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "tokens"
+    call("prepare", "--midi", midi_folder, "--out", out, "--workers=1", "--validation=0")
+    name = Corpus.open(out).split("train").names[0]
+    found = call("originality", midi_folder / name, "--tokens", out, "--json").json
+    assert found["shared"]["source"] == name
+    assert found["shared"]["notes"] == 60
+    told = call("originality", midi_folder / name, "--index", out / "originality.npz")
+    assert (told.code, told.out) == (0, "")
+    assert f"are as in {name} from 0:00 on; up to 22 more at its ends are not told." in told.err
+    write_midi(melody(99, 60), tmp_path / "own.mid")
+    assert "no 24 notes in a row" in call("originality", tmp_path / "own.mid", "--tokens", out).err
+    assert (
+        call("originality", tmp_path / "own.mid", "--tokens", out, "--json").json["shared"] is None
+    )
+    refused(call("originality", midi_folder / name), "Give --tokens or --index")
+    refused(call("originality", midi_folder / name, "--tokens", tmp_path), "music-gpt prepare")
 
 
 def compose(checkpoint: Path, out: Path, *words: object) -> list[object]:

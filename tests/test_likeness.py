@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small import melody
+from small import melody, run_config
 
 from data_prep.prepare import prepare
 from music_gpt import likeness
@@ -216,6 +216,14 @@ def test_a_file_is_compared_with_the_index_beside_a_checkpoint(
     assert not run.exact
     copy_index(tmp_path, run_folder)  # a corpus of an older version has none: nothing happens
     assert (run_folder / INDEX_FILE).read_bytes() == (tokens / INDEX_FILE).read_bytes()
+
+
+def test_training_lays_the_index_beside_the_checkpoint(tokens: Path, tmp_path: Path) -> None:
+    from music_gpt.training import train  # takes a second
+
+    train(tokens, tmp_path / "run", run_config(max_steps=1))
+    written = (tmp_path / "run" / INDEX_FILE).read_bytes()
+    assert written == (tokens / INDEX_FILE).read_bytes()
 
 
 # --- files ------------------------------------------------------------------------------------
