@@ -15,6 +15,7 @@ import os
 import platform
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -41,8 +42,9 @@ MOST_NATS_WORSE = 0.01
 """Nats/token by which an engine that is chosen by itself may foretell real music worse."""
 MOST_THREADS = 4
 """One event gives an engine too little work for more."""
-CHECKED_WINDOWS, CHECKED_IDS = 4, 512
-"""Real music that an engine is checked with; the second half of each window is scored."""
+CHECKED_IDS, LONGEST_CHECKED = 2048, 512
+"""Real music that an engine is checked with, and its longest window; the second half of each window
+is scored."""
 OPENINGS = Path(__file__).parent / "prompts"
 
 
@@ -77,12 +79,9 @@ def _quickest_that_passed(model: GPT, sha256: str, threads: int | None) -> Engin
 
 
 def _onnx_engine(model: GPT, sha256: str, name: str, threads: int | None) -> Engine:
-    from music_gpt.onnx_engine import OnnxEngine
-
-    file = onnx_file(model, sha256, name)
     most = min(torch.get_num_threads(), MOST_THREADS)
     choices = [n for n in (1, 2, MOST_THREADS) if n <= most] if threads is None else [threads]
-    engines = {n: OnnxEngine(file, model.config, name, n) for n in choices}
+    engines = {n: _opened(model, sha256, name, n) for n in choices}
     if len(choices) > 1:
         decoders = {n: engine.decoder(1) for n, engine in engines.items()}
         choices = [quickest(choices, decoders.__getitem__, 0.5)]
@@ -99,11 +98,24 @@ def cache_folder() -> Path:
     return Path(own) if own else (Path(system) if system else Path.home() / ".cache") / "music_gpt"
 
 
-def onnx_file(model: GPT, sha256: str, name: str) -> bytes:
-    """The network as an ONNX file, from the cache, or made now and put there if that can be.
+def _opened(model: GPT, sha256: str, name: str, threads: int) -> Engine:
+    """The ONNX file from the cache, or made now and put there if that can be, with its engine."""
+    onnx_graph = graph_maker(model, name)
+    from music_gpt.onnx_engine import OnnxEngine
 
-    name: onnx or onnx-int8. Raises `InputError` where the extra `fast` is not installed, and for a
-    network that has no such file.
+    path = cache_folder() / f"{sha256[:32]}-{name}-{onnx_graph.GRAPH_VERSION}.onnx"
+    with contextlib.suppress(OSError, InputError):  # it is not there, or damaged
+        return OnnxEngine(path.read_bytes(), model.config, name, threads)
+    file = onnx_graph.onnx_bytes(model, int8=name == "onnx-int8")
+    _keep(path, file)
+    return OnnxEngine(file, model.config, name, threads)
+
+
+def graph_maker(model: GPT, name: str) -> ModuleType:
+    """`music_gpt.onnx_graph`, which makes the file of the engine `name`.
+
+    Raises `InputError` where the extra `fast` is not installed, and for a network that has no such
+    file.
     """
     if not all(importlib.util.find_spec(package) for package in NEEDED):
         raise InputError(
@@ -116,12 +128,7 @@ def onnx_file(model: GPT, sha256: str, name: str) -> bytes:
     reason = onnx_graph.why_not(model.config)
     if reason is not None:
         raise InputError(f"The engine {name} cannot run this network: {reason}; use torch.")
-    path = cache_folder() / f"{sha256[:32]}-{name}-{onnx_graph.GRAPH_VERSION}.onnx"
-    with contextlib.suppress(OSError):
-        return path.read_bytes()
-    file = onnx_graph.onnx_bytes(model, int8=name == "onnx-int8")
-    _keep(path, file)
-    return file
+    return onnx_graph
 
 
 def _keep(path: Path, content: bytes) -> None:
@@ -138,7 +145,8 @@ def _keep(path: Path, content: bytes) -> None:
 
 def _passed(model: GPT, sha256: str, name: str) -> bool:
     """Whether the engine does its work well with this network, here; measured only once."""
-    from music_gpt import onnx_engine, onnx_graph
+    onnx_graph = graph_maker(model, name)
+    from music_gpt import onnx_engine
 
     where = {
         "onnxruntime": onnx_engine.VERSION,
@@ -147,9 +155,9 @@ def _passed(model: GPT, sha256: str, name: str) -> bool:
     path = cache_folder() / f"{sha256[:32]}-{name}-{onnx_graph.GRAPH_VERSION}.json"
     measured = _read(path)
     if not where.items() <= measured.items():
-        file = onnx_file(model, sha256, name)
-        engine = onnx_engine.OnnxEngine(file, model.config, name)
-        measured = {**where, **check_engine(engine, model)}
+        measured = where
+        with contextlib.suppress(*onnx_engine.CANNOT_RUN):
+            measured = {**where, **check_engine(_opened(model, sha256, name, 1), model)}
         _keep(path, json.dumps(measured, indent=1).encode())
     worse, alike = measured.get("nats_worse"), measured.get("same_among_others")
     return isinstance(worse, float) and worse <= MOST_NATS_WORSE and alike is True
@@ -202,6 +210,6 @@ def opening_windows(context: int) -> list[list[int]]:
     """Windows of equal length from the openings that are shipped with the package."""
     pieces = [encode_notes(read_piece(path).notes) for path in sorted(OPENINGS.glob("*.mid"))]
     ids = np.concatenate([[EOS, *piece] for piece in pieces])
-    width = min(CHECKED_IDS, context, len(ids) // CHECKED_WINDOWS)
-    starts = np.linspace(0, len(ids) - width, CHECKED_WINDOWS).astype(int)
+    width = min(LONGEST_CHECKED, context, len(ids))
+    starts = np.linspace(0, len(ids) - width, max(1, CHECKED_IDS // width)).astype(int)
     return [ids[start : start + width].tolist() for start in starts]

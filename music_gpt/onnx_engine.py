@@ -22,6 +22,15 @@ from music_gpt.grammar import Ints
 VERSION: str = ort.__version__
 """Version of ONNX Runtime."""
 ERRORS_ONLY = 3
+CANNOT_RUN = (
+    said.Fail,
+    said.InvalidArgument,
+    said.InvalidGraph,
+    said.InvalidProtobuf,
+    said.NotImplemented,
+    said.RuntimeException,
+)
+"""What ONNX Runtime raises at a file; they have no common parent of their own."""
 
 Int32s = npt.NDArray[np.int32]
 
@@ -36,7 +45,7 @@ class OnnxEngine:
         options.log_severity_level = ERRORS_ONLY
         try:
             self.session = ort.InferenceSession(file, options, providers=["CPUExecutionProvider"])
-        except (said.Fail, said.InvalidGraph, said.InvalidProtobuf, said.NotImplemented) as error:
+        except CANNOT_RUN as error:
             raise InputError(
                 f"ONNX Runtime {VERSION} cannot run this network ({str(error).splitlines()[0]}); "
                 "update onnxruntime, or use the engine torch."

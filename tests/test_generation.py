@@ -114,6 +114,25 @@ def lively_model(context: int = 64, **changes) -> GPT:
     return model.eval()
 
 
+FAST = "the extra `fast` is not installed; composing needs it only to be quicker"
+
+
+def engine_for(model: GPT, name: str):
+    """The network in this engine, which may be missing."""
+    if name == "torch":
+        return TorchEngine(model)
+    for package in ("onnx", "onnxruntime"):
+        pytest.importorskip(package, reason=FAST)
+    from music_gpt.onnx_engine import OnnxEngine
+    from music_gpt.onnx_graph import onnx_bytes
+
+    return OnnxEngine(onnx_bytes(model, int8=name == "onnx-int8"), model.config, name)
+
+
+exact_engines = pytest.mark.parametrize("engine_name", ["torch", "onnx"])
+every_engine = pytest.mark.parametrize("engine_name", ["torch", "onnx", "onnx-int8"])
+
+
 def take_ids(engine, seconds=5.0, seeds=(1,), sampling=PLAIN, start=None, own=False):
     """The new ids of each take."""
     start = Start() if start is None else start
@@ -399,33 +418,50 @@ LONG_CONTEXT = Start(
 @pytest.mark.parametrize("changes", [{}, {"positions": "learned"}, {"n_kv_heads": 1}])
 @pytest.mark.parametrize("start", [Start(), LONG_CONTEXT], ids=["nothing", "prompt"])
 @pytest.mark.parametrize("sampling", [GREEDY, DENSE], ids=["greedy", "sampled"])
-def test_the_cache_changes_no_event_over_several_windows(changes, start, sampling):
+@exact_engines
+def test_the_cache_changes_no_event_over_several_windows(changes, start, sampling, engine_name):
     model = lively_model(**changes)
-    cached = take_ids(TorchEngine(model), 8.0, (5, 6), sampling, start)
+    cached = take_ids(engine_for(model, engine_name), 8.0, (5, 6), sampling, start)
     plain = take_ids(RecomputeEngine(model), 8.0, (5, 6), sampling, start)
     assert cached == plain
     assert min(len(ids) for ids in cached) > 3 * 64 or sampling is GREEDY
 
 
-def test_cached_logits_are_those_of_the_full_recompute():
-    engine = TorchEngine(lively_model())
+@exact_engines
+def test_cached_logits_are_those_of_the_full_recompute(engine_name):
+    model = lively_model()
+    engine, plain = engine_for(model, engine_name), TorchEngine(model)
     rng = np.random.default_rng(0)
     windows = rng.integers(0, EOS, (3, 20)).tolist()
     decoder = engine.decoder(3)
     logits = decoder.prefill(windows)
     for _ in range(44):
         for row in range(3):
-            assert np.abs(logits[row] - engine.logits(windows[row])).max() < 1e-4
+            assert np.abs(logits[row] - plain.logits(windows[row])).max() < 1e-4
         ids = rng.integers(0, EOS, 3)
         windows = [[*window, int(i)] for window, i in zip(windows, ids, strict=True)]
         logits = decoder.step(ids)
     decoder.keep([2, 0])
     logits = decoder.prefill([windows[2][:30], windows[0][:30]])
-    assert np.abs(logits[1] - engine.logits(windows[0][:30])).max() < 1e-4
+    assert np.abs(logits[1] - plain.logits(windows[0][:30])).max() < 1e-4
 
 
-def test_equal_windows_are_heard_once_and_copied():
-    engine = TorchEngine(lively_model())
+@exact_engines
+def test_takes_that_are_kept_go_on_as_if_alone(engine_name):
+    model = lively_model()
+    decoder, plain = engine_for(model, engine_name).decoder(3), TorchEngine(model)
+    windows = [[EOS, VELOCITY + 3, pitch] for pitch in (60, 61, 62)]
+    decoder.prefill(windows)
+    decoder.keep([2, 0])
+    after = decoder.step(np.array([TIME_SHIFT, 64]))
+    assert decoder.length == 4
+    assert np.abs(after[0] - plain.logits([*windows[2], TIME_SHIFT])).max() < 1e-4
+    assert np.abs(after[1] - plain.logits([*windows[0], 64])).max() < 1e-4
+
+
+@exact_engines
+def test_equal_windows_are_heard_once_and_copied(engine_name):
+    engine = engine_for(lively_model(), engine_name)
     decoder, window = engine.decoder(3), [EOS, VELOCITY + 3, 60]
     first = decoder.prefill([window] * 3)
     after = decoder.step(np.array([TIME_SHIFT, TIME_SHIFT + 5, 64]))
@@ -474,8 +510,9 @@ def test_the_number_of_threads_is_tried_and_torch_left_as_it_was(monkeypatch):
 # --- seeds ---------------------------------------------------------------------------------------
 
 
-def test_a_take_is_the_same_alone_or_among_others():
-    engine = TorchEngine(lively_model())
+@every_engine
+def test_a_take_is_the_same_alone_or_among_others(engine_name):
+    engine = engine_for(lively_model(), engine_name)
     together = take_ids(engine, 5.0, (3, 4, 5, 6), DENSE)
     assert together == [take_ids(engine, 5.0, (seed,), DENSE)[0] for seed in (3, 4, 5, 6)]
     assert len({tuple(ids) for ids in together}) == 4
