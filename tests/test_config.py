@@ -82,6 +82,8 @@ BAD: list[tuple[type, str, list[Any], str]] = [
     (TrainConfig, "accumulate", [0, 1.5, True], "a whole number from 1 up"),
     (TrainConfig, "validate_every_steps", [0, -1, 0.5], "a whole number from 1 up"),
     (TrainConfig, "validate_tokens", [-1, 0.5], "a whole number, 0 or more"),
+    (TrainConfig, "samples", [-1, 4, 1.5, True], "a whole number from 0 to 3"),
+    (TrainConfig, "tensorboard", [1, "true"], "true or false"),
     (TrainConfig, "save_every_minutes", [0, -1, math.nan, math.inf], "a number above 0"),
     (TrainConfig, "precision", ["fp16", "bf16-mixed", None], "'auto', 'bf16' or 'fp32'"),
     (TrainConfig, "device", ["gpu", "tpu", None], "'auto', 'cpu', 'cuda' or 'mps'"),
