@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from music_gpt.events import FRAMES_PER_SECOND
+from music_gpt.hearing import Prompt, hear
 from music_gpt.midi import Piece
 from music_gpt.notes import NOTE_DTYPE, Notes
 
@@ -23,10 +25,10 @@ class FakeNote(NamedTuple):
 class FakeComposition:
     """Bass and two chords to each bar of 1.2 s; the seed chooses the key."""
 
-    def __init__(self, prompt: Piece | None, seconds: float, seed: int, takes: int, pace: float):
+    def __init__(self, prompt: Prompt | None, seconds: float, seed: int, takes: int, pace: float):
         nothing = np.zeros(0, NOTE_DTYPE)
-        self.prompt_notes: Notes = nothing if prompt is None else prompt.sounding_notes
-        self.seam_seconds = 0.0 if prompt is None else prompt.seconds
+        self.prompt_notes: Notes = nothing if prompt is None else prompt.notes
+        self.seam_seconds = 0.0 if prompt is None else prompt.start.seam / FRAMES_PER_SECOND
         self.warnings: list[str] = []
         self.seconds = seconds
         self.n_takes = takes
@@ -93,8 +95,13 @@ class FakePianist:
         seconds: float = 30,
         seed: int | None = None,
         variations: int = 1,
+        prompt_seconds: float | None = None,
+        prompt_end_seconds: float | None = None,
         **_sampling: float,
     ) -> FakeComposition:
         """A composition that has not begun."""
         assert seed is not None
-        return FakeComposition(prompt, seconds, seed, variations, self.pace)
+        heard = None
+        if prompt is not None:
+            heard = hear(prompt, 1_000_000, prompt_seconds, 4.0, prompt_end_seconds)
+        return FakeComposition(heard, seconds, seed, variations, self.pace)

@@ -6,8 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
+import zipfile
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,14 +17,17 @@ from typing import Any
 import gradio as gr
 import numpy as np
 import pytest
+import soundfile
 from fake_pianist import FakePianist
+from midi_bytes import events_of, file, meta, program
 
-from music_gpt.config import PageConfig, SamplingConfig
+from music_gpt.config import ModelConfig, PageConfig, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.midi import make_notes, piece_from_notes, read_piece, write_midi
-from music_gpt.pianist import MAX_SEED, MAX_VARIATIONS
+from music_gpt.model import GPT
+from music_gpt.pianist import MAX_SEED, MAX_VARIATIONS, Pianist
 from music_gpt.ui import visit as visits
-from music_gpt.ui.desk import NOTHING, Desk, make_wish
+from music_gpt.ui.desk import KINDS, NOTHING, Desk, make_wish
 from music_gpt.ui.page import build_page, launch_options
 from music_gpt.ui.pianoroll import read_selection
 from music_gpt.ui.shelf import PREFIX, Shelf, clear_stale_shelves
@@ -33,10 +38,18 @@ ROOT = Path(__file__).parent.parent
 PIANIST: Any = FakePianist(pace=1e6)
 SCALE = make_notes([(0.5 * i, 0.5 * i + 0.5, 60 + i, 64) for i in range(16)])
 
+FIRST = {"start": 0, "end": 8, "take": 0}
+"""What the browser sends of the first take."""
+BAND = file(
+    [(0, meta(3, b"Flute")), (0, program(73, 1)), *events_of([(0, 2000, 90, 64)], 1)],
+    [(0, meta(3, b"Left hand")), (0, program(0)), *events_of([(0, 2000, 40, 64)])],
+    [(0, meta(3, b"Kit")), *events_of([(0, 100, 36, 64)], 9)],
+)
+
 
 def visitor() -> Visit:
     visit = Visit()
-    visit.show_prompt(SCALE, "Scale")
+    visit.show_prompt(piece_from_notes(SCALE), "Scale")
     return visit
 
 
@@ -114,7 +127,7 @@ def test_a_new_prompt_is_not_overwritten_by_the_old_composition() -> None:
     composing = visits.compose(visit, PIANIST, Wish(60.0), 0.0, 8.0, every_seconds=0.0)
     for _ in range(5):
         next(composing)
-    shown = visit.show_prompt(SCALE[:4], "Other")
+    shown = visit.show_prompt(piece_from_notes(SCALE[:4]), "Other")
     assert list(composing)[-1] == shown
     assert visit.takes == []
 
@@ -136,8 +149,9 @@ def test_a_wish_that_cannot_be_met_is_refused(wish: Wish, sentence: str) -> None
 
 def test_a_part_without_notes_is_refused() -> None:
     visit = Visit()
-    visit.show_prompt(make_notes([(0.0, 1.0, 60, 64), (9.0, 10.0, 60, 64)]), "Gap")
-    with pytest.raises(InputError, match="no note between the two handles"):
+    notes = make_notes([(0.0, 1.0, 60, 64), (9.0, 10.0, 60, 64)])
+    visit.show_prompt(piece_from_notes(notes), "Gap")
+    with pytest.raises(InputError, match="Nothing sounds between 3 and 8 seconds"):
         list(visits.compose(visit, PIANIST, Wish(5.0), 3.0, 8.0))
 
 
@@ -246,7 +260,7 @@ def test_no_sound_is_made_of_music_that_lasts_too_long(tmp_path: Path) -> None:
 
 def test_sound_is_made_for_one_caller_at_a_time(page: gr.Blocks) -> None:
     sounds = [fn for fn in page.fns.values() if fn.concurrency_id == "sound"]
-    assert len(sounds) == 2
+    assert len(sounds) == 5  # three kinds, all takes, and the endpoint
     assert all(fn.concurrency_limit == 1 for fn in sounds)
 
 
@@ -288,33 +302,145 @@ def test_every_shipped_example_can_be_continued() -> None:
     desk, visit = Desk(PIANIST), Visit()
     assert len(desk.examples) == 5
     for key in desk.examples:
-        value = desk.choose(visit, key)
+        value, _ = desk.choose(visit, key)
         assert value["state"] == "prompt"
         assert value["end"] - value["start"] > 10
         assert steps(visit, Wish(5.0), value["end"])[-1]["seam"] > 10
 
 
+def dropped(data: bytes, folder: Path) -> tuple[Desk, Visit, Any, Any]:
+    """The roll and the list of tracks after a file was dropped."""
+    desk, visit, path = Desk(PIANIST), Visit(), folder / "band.mid"
+    path.write_bytes(data)
+    value, example, field, tracks = desk.drop(visit, str(path))
+    assert (example, field) == (None, None)
+    path.unlink()  # Gradio removes it after some time
+    return desk, visit, value, tracks
+
+
+def test_the_tracks_of_a_dropped_file_are_listed_without_its_drums(tmp_path: Path) -> None:
+    _, _, value, tracks = dropped(BAND, tmp_path)
+    lines = [(line.replace("\xa0", " "), number) for line, number in tracks["choices"]]
+    assert lines == [("Flute · pipe, 1 note", 0), ("Left hand · piano, 1 note", 1)]
+    assert (tracks["value"], tracks["visible"]) == ([1], True)
+    assert value["prompt"] == "0,2000,40,64;"
+    assert value["status"] == (
+        "Only the piano is read; other instruments are left out. Drums are left out."
+    )
+
+
+def test_another_choice_of_tracks_is_shown_and_composed_from(tmp_path: Path) -> None:
+    desk, visit, before, _ = dropped(BAND, tmp_path)
+    value = desk.take_tracks(visit, [0])
+    assert value["prompt"] == "0,2000,90,64;"
+    assert value["version"] != before["version"]
+    assert (value["name"], value["status"]) == ("band", "")
+    steps(visit, Wish(5.0))
+    assert visit.takes[0].notes["pitch"][0] == 90
+    assert desk.take_tracks(visit, [0, 1])["prompt"] == "0,2000,40,64;0,2000,90,64;"
+
+
+def test_no_track_at_all_is_answered_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(gr, "Warning", told.append)
+    desk, visit, before, _ = dropped(BAND, tmp_path)
+    value = desk.take_tracks(visit, [])
+    assert value["version"] == before["version"]
+    assert value["status"] == "No track is chosen; choose among 0 (Flute), 1 (Left hand)."
+    assert told == [value["status"]]
+
+
+def test_a_file_with_one_track_leaves_nothing_to_choose(tmp_path: Path) -> None:
+    write_midi(SCALE, tmp_path / "scale.mid")
+    _, visit, _, tracks = dropped((tmp_path / "scale.mid").read_bytes(), tmp_path)
+    assert (tracks["choices"], tracks["visible"], visit.file) == ([], False, b"")
+    _, tracks = Desk(PIANIST).choose(visit, NOTHING)
+    assert tracks["visible"] is False
+
+
+def test_what_the_file_said_is_not_said_again_when_it_is_composed_from(tmp_path: Path) -> None:
+    _, visit, _, _ = dropped(BAND, tmp_path)
+    model = GPT(replace(ModelConfig.preset("tiny"), context=64))
+    list(visits.compose(visit, Pianist(model), Wish(5.0), 0.0, 2.0))
+    assert visit.warnings == []
+    wish = visit.takes[0].settings
+    assert (wish["tracks"], wish["prompt_seconds"], wish["prompt_end_seconds"]) == ([1], None, None)
+    list(visits.compose(visit, Pianist(model), Wish(5.0), 0.5, 1.5))
+    wish = visit.takes[0].settings
+    assert (wish["prompt_seconds"], wish["prompt_end_seconds"]) == (1.0, 1.5)
+
+
 def test_from_nothing_there_is_no_prompt() -> None:
     desk, visit = Desk(PIANIST), Visit()
-    assert desk.choose(visit, NOTHING)["state"] == "empty"
+    assert desk.choose(visit, NOTHING)[0]["state"] == "empty"
     assert steps(visit, Wish(5.0))[-1]["seam"] == 0.0
 
 
 def test_a_saved_take_tells_how_it_was_made() -> None:
     desk, visit = Desk(PIANIST), visitor()
     steps(visit, Wish(5.0, seed=77))
-    path = desk.save_midi(visit, {"start": 0, "end": 8, "take": 0})
+    path = desk.save(".mid", visit, FIRST)
     assert path is not None
     assert Path(path).name == "scale-take-1-seed-77.mid"
     assert b'music-gpt {"seconds": 5.0, "seed": 77}' in Path(path).read_bytes()
     assert read_piece(path).n_notes == len(visit.takes[0].notes)
 
 
+def test_a_take_is_taken_away_in_every_kind() -> None:
+    desk, visit = Desk(PIANIST), visitor()
+    steps(visit, Wish(5.0, seed=77))
+    for suffix, kind in ((".wav", "WAV"), (".flac", "FLAC"), (".mp3", "MP3")):
+        path = desk.save(suffix, visit, FIRST)
+        assert path is not None
+        assert Path(path).name == f"scale-take-1-seed-77{suffix}"
+        about = soundfile.info(path)
+        assert about.format in (kind, "MPEG")
+        assert about.duration > visits.length(visit.takes[0].notes)
+
+
+def names_in(path: str | None) -> list[str]:
+    assert path is not None
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        return archive.namelist()
+
+
+def test_all_takes_are_taken_away_in_one_archive(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk, visit = Desk(PIANIST), visitor()
+    steps(visit, Wish(5.0, 2, seed=7))
+    path = desk.save(".zip", visit, FIRST)
+    assert path is not None
+    stems = ("scale-take-1-seed-7", "scale-take-2-seed-8")
+    assert Path(path).name == "scale-2-takes.zip"
+    assert names_in(path) == [f"{stem}{end}" for stem in stems for end in (".mid", ".flac")]
+    assert [p.name for p in Path(path).parent.iterdir()] == ["scale-2-takes.zip"]
+    with zipfile.ZipFile(path) as archive:
+        piece = read_piece(archive.read("scale-take-2-seed-8.mid"))
+    assert piece.n_notes == len(visit.takes[1].notes)
+    told: list[str] = []
+    monkeypatch.setattr(gr, "Info", told.append)
+    monkeypatch.setattr("music_gpt.ui.desk.PAGE", replace(PageConfig(), max_sound_seconds=20.0))
+    assert names_in(desk.save(".zip", visit, FIRST)) == [f"{stem}.mid" for stem in stems]
+    assert "holds them as MIDI only" in told[0]
+
+
+def test_there_is_nothing_to_take_away_before_music_is_composed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(gr, "Warning", told.append)
+    for suffix in KINDS.values():
+        assert Desk(PIANIST).save(suffix, visitor(), FIRST) is None
+    assert told == ["There is nothing to save yet; press Compose first."] * len(KINDS)
+
+
 def test_two_files_of_one_name_never_meet() -> None:
     desk, one, two = Desk(PIANIST), visitor(), visitor()
     for visit, seconds in ((one, 5.0), (two, 10.0)):
         steps(visit, Wish(seconds, seed=1))
-    first, second = (desk.save_midi(v, {"start": 0, "end": 8, "take": 0}) for v in (one, two))
+    first, second = (desk.save(".mid", v, FIRST) for v in (one, two))
     assert first is not None
     assert second is not None
     assert Path(first).name == Path(second).name
@@ -343,7 +469,7 @@ def test_nothing_that_the_page_is_made_of_comes_from_elsewhere() -> None:
 def test_a_long_prompt_is_continued_from_its_end() -> None:
     visit = Visit()
     notes = make_notes([(i, i + 1, 60, 64) for i in range(100)])
-    value = visit.show_prompt(piece_from_notes(notes).sounding_notes, "Long")
+    value = visit.show_prompt(piece_from_notes(notes), "Long")
     assert (value["start"], value["end"]) == (60.0, 100.0)
     assert np.isclose(value["promptSeconds"], 100.0)
 

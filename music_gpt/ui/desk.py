@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import json
 import math
+import zipfile
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from music_gpt.ui import visit as visits
 from music_gpt.ui.door import sentence, short
 from music_gpt.ui.pianoroll import read_selection
 from music_gpt.ui.shelf import Shelf
+from music_gpt.ui.tracks import track_choices
 from music_gpt.ui.visit import RollValue, Visit, Wish
 
 PROMPTS = Path(__file__).parent.parent / "prompts"
@@ -36,6 +38,13 @@ PAGE = PageConfig()
 LIMITS = MidiLimits(max_bytes=PAGE.max_file_bytes, max_notes=PAGE.max_notes, max_seconds=7200.0)
 SOUND_BYTES = int((PAGE.max_sound_seconds + 60) * audio.SAMPLE_RATE * 4)
 """The largest sound file: two channels of 16 bits, and some seconds for the last tone."""
+
+KINDS = {"MIDI": ".mid", "WAV": ".wav", "FLAC": ".flac", "MP3": ".mp3", "All takes": ".zip"}
+"""What can be taken away: words on the buttons, and the endings of the files."""
+ONLY_MIDI = (
+    "The takes last {minutes:.1f} minutes together, and the page makes sound of up to {most:g}, so "
+    "the archive holds them as MIDI only."
+)
 
 
 @dataclass(frozen=True)
@@ -76,30 +85,39 @@ class Desk:
         """The visit as it is: Gradio forgets, some time after they left, only what was set."""
         return visit
 
-    def choose(self, visit: Visit, key: str | None) -> RollValue:
-        """Show an example, or an empty sheet."""
+    def choose(self, visit: Visit, key: str | None) -> tuple[RollValue, Any]:
+        """Show an example, or an empty sheet: the roll, and no tracks to choose from."""
         if key not in self.examples:
-            return visit.show_prompt(visits.silence(), "From nothing")
+            return visit.show_prompt(None, "From nothing"), NO_TRACKS
         example = self.examples[key]
         piece = midi.read_piece(example.path)
-        return visit.show_prompt(piece.sounding_notes, example.title, example.composer)
+        return visit.show_prompt(piece, example.title, example.composer), NO_TRACKS
 
-    def drop(self, visit: Visit, path: str | None) -> tuple[Any, Any, None]:
+    def drop(self, visit: Visit, path: str | None) -> tuple[Any, Any, None, Any]:
         """Show a dropped file: the roll, no example chosen, the field free for the next one.
 
-        A wrong file leaves the roll as it is.
+        Where it has several tracks, they can be chosen. A wrong file leaves all as it is.
         """
         if path is None:
-            return gr.skip(), gr.skip(), None
+            return gr.skip(), gr.skip(), None, gr.skip()
         try:
             piece = midi.read_piece(path, limits=LIMITS)
         except InputError as error:
             notice(error)
-            return visit.roll | {"status": str(error)}, gr.skip(), None
-        value = visit.show_prompt(
-            piece.sounding_notes, Path(path).stem, f"Your file, {piece.n_notes:,} notes"
-        )
-        return value | {"status": " ".join(piece.warnings)}, None, None
+            return visit.roll | {"status": str(error)}, gr.skip(), None, gr.skip()
+        choices, used = track_choices(piece.tracks), [t.number for t in piece.tracks if t.used]
+        visit.file = Path(path).read_bytes() if choices else b""
+        tracks = gr.update(choices=choices, value=used, visible=bool(choices))
+        return show_file(visit, piece, Path(path).stem), None, None, tracks
+
+    def take_tracks(self, visit: Visit, numbers: list[int]) -> RollValue:
+        """Show other tracks of the dropped file; where there is a fault, the roll stays."""
+        try:
+            piece = midi.read_piece(visit.file, tracks=numbers, limits=LIMITS)
+        except InputError as error:
+            notice(error)
+            return visit.roll | {"status": str(error)}
+        return show_file(visit, piece, visit.name)
 
     def compose(
         self,
@@ -138,33 +156,49 @@ class Desk:
         """End the composition under way at its next note; what there is stays."""
         visit.stop_asked = True
 
-    def save_midi(self, visit: Visit, selection: Any) -> str | None:
-        """The take that is shown as a MIDI file; settings and seed are inside as text."""
-        return self._save(visit, selection, ".mid")
-
-    def save_wav(self, visit: Visit, selection: Any) -> str | None:
-        """The take that is shown as a WAV file."""
-        return self._save(visit, selection, ".wav")
-
-    def _save(self, visit: Visit, selection: Any, suffix: str) -> str | None:
+    def save(self, suffix: str, visit: Visit, selection: Any) -> str | None:
+        """The take that is shown as a file of this kind, or all takes as `.zip`."""
         try:
-            return str(self._write_take(visit, read_selection(selection).take, suffix))
+            take = read_selection(selection).take
+            if take >= len(visit.takes):
+                raise InputError("There is nothing to save yet; press Compose first.")
+            if suffix == ".zip":
+                return str(self._write_all(visit))
+            return str(self._write_take(visit, take, suffix))
         except InputError as error:
             notice(error)
             return None
 
     def _write_take(self, visit: Visit, take: int, suffix: str) -> Path:
-        if take >= len(visit.takes):
-            raise InputError("There is nothing to save yet; press Compose first.")
         chosen = visit.takes[take]
         stem = visits.file_stem(visit.name, chosen, take)
-        if suffix == ".wav":
-            return self._write_sound(chosen.notes, stem)
+        if suffix != ".mid":
+            return self._write_sound(chosen.notes, stem + suffix)
         path = self._shelf.path(stem + suffix)
         midi.write_midi(chosen.notes, path, text=settings_text(chosen.settings))
         return path
 
-    def _write_sound(self, notes: Notes, stem: str) -> Path:
+    def _write_all(self, visit: Visit) -> Path:
+        """Each take as MIDI and, unless they are too long together, as FLAC, in one archive."""
+        seconds = sum(visits.length(take.notes) for take in visit.takes)
+        with_sound = seconds <= PAGE.max_sound_seconds
+        if not with_sound:
+            tell([ONLY_MIDI.format(minutes=seconds / 60, most=PAGE.max_sound_seconds / 60)])
+        name = f"{visits.plain_name(visit.name)}-{len(visit.takes)}-takes.zip"
+        path = self._shelf.path(name, room=2 * SOUND_BYTES)
+        with zipfile.ZipFile(path, "w") as archive:
+            for take, chosen in enumerate(visit.takes):
+                stem = visits.file_stem(visit.name, chosen, take)
+                text = settings_text(chosen.settings)
+                archive.writestr(f"{stem}.mid", midi.midi_bytes(chosen.notes, text=text))
+                if with_sound:
+                    sound = path.with_name("take.flac")
+                    audio.write_audio(chosen.notes, sound)
+                    archive.write(sound, f"{stem}.flac")
+                    sound.unlink()
+        return path
+
+    def _write_sound(self, notes: Notes, name: str) -> Path:
         seconds = visits.length(notes)
         if seconds > PAGE.max_sound_seconds:
             raise InputError(
@@ -172,7 +206,7 @@ class Desk:
                 f"{PAGE.max_sound_seconds / 60:g}; take a shorter part, or turn the MIDI file into "
                 "sound with `music-gpt render`."
             )
-        path = self._shelf.path(f"{stem}.wav", room=SOUND_BYTES)
+        path = self._shelf.path(name, room=SOUND_BYTES)
         audio.write_audio(notes, path)
         return path
 
@@ -191,11 +225,10 @@ class Desk:
         visit = Visit(name="music")
         try:
             if prompt is not None:
-                piece = midi.read_piece(prompt, limits=LIMITS)
-                visit.show_prompt(piece.sounding_notes, Path(prompt).stem)
+                visit.show_prompt(midi.read_piece(prompt, limits=LIMITS), Path(prompt).stem)
             wish = make_wish(seconds, variations, temperature, top_k, top_p, min_p, seed)
-            start = max(0.0, visits.length(visit.prompt) - PAGE.default_prompt_seconds)
-            for _ in visits.compose(visit, self._pianist, wish, start, float("inf")):
+            start = visit.roll.get("start", 0.0)
+            for _ in visits.compose(visit, self._pianist, wish, start, math.inf):
                 pass
             return [str(self._write_take(visit, take, ".mid")) for take in range(len(visit.takes))]
         except InputError as error:
@@ -207,9 +240,15 @@ class Desk:
             if midi_file is None:
                 raise InputError("There is no MIDI file to play; send one.")
             piece = midi.read_piece(midi_file, limits=LIMITS)
-            return str(self._write_sound(piece.sounding_notes, Path(midi_file).stem))
+            return str(self._write_sound(piece.sounding_notes, f"{Path(midi_file).stem}.wav"))
         except InputError as error:
             raise sentence(error) from None
+
+
+def show_file(visit: Visit, piece: midi.Piece, name: str) -> RollValue:
+    """The roll with a dropped file, and what was mended or left out."""
+    value = visit.show_prompt(piece, name, f"Your file, {piece.n_notes:,} notes")
+    return value | {"status": " ".join(piece.warnings)}
 
 
 def make_wish(
@@ -267,17 +306,18 @@ def tell(sentences: list[str]) -> None:
         gr.Info(html.escape(line))
 
 
+NO_TRACKS = gr.update(choices=[], value=[], visible=False)
+"""The list of tracks where there is no choice."""
 BUSY = (
     gr.update(visible=False),
     gr.update(visible=True),
-    gr.update(interactive=False),
-    gr.update(interactive=False),
+    *[gr.update(interactive=False)] * len(KINDS),
 )
-"""Compose, Stop, MIDI and WAV while music is composed."""
-UNCHANGED = (gr.skip(),) * 4
+"""Compose, Stop and what saves while music is composed."""
+UNCHANGED = (gr.skip(),) * len(BUSY)
 
 
 def idle(visit: Visit) -> tuple[Any, ...]:
-    """Compose, Stop, MIDI and WAV while nothing is composed."""
+    """Compose, Stop and what saves while nothing is composed."""
     ready = gr.update(interactive=bool(visit.takes))
-    return gr.update(visible=True), gr.update(visible=False), ready, ready
+    return gr.update(visible=True), gr.update(visible=False), *[ready] * len(KINDS)

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -21,7 +22,7 @@ from gradio.themes.utils.colors import Color
 from music_gpt.config import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.pianist import MAX_GIVEN_SEED, Pianist
-from music_gpt.ui.desk import NOTHING, PAGE, Desk
+from music_gpt.ui.desk import KINDS, NOTHING, PAGE, Desk
 from music_gpt.ui.door import GuardedBlocks
 from music_gpt.ui.pianoroll import BANK, HERE, file_text, piano_roll
 
@@ -42,13 +43,16 @@ WITH_SELECTION = """
 WITH_SELECTION_AND_SOUND = WITH_SELECTION.replace(
     "  return", '  document.querySelector("#roll .mg-roll").musicGptRoll.expect();\n  return'
 )
+WITH_SELECTION_FOR_A_FILE = WITH_SELECTION_AND_SOUND.replace("expect", "making")
 FOLD = """
 <button type="button" aria-expanded="false" aria-controls="advanced">Advanced
   <svg viewBox="0 0 24 24" aria-hidden="true"><path d="m6 9 6 6 6-6"/></svg>
 </button>
 """
+MADE = '() => document.querySelector("#roll .mg-roll").musicGptRoll.made()'
 SAVE = """
 (file) => {
+  document.querySelector("#roll .mg-roll").musicGptRoll.made();
   if (!file || !file.url) return;
   const link = document.createElement("a");
   link.href = file.url;
@@ -129,14 +133,15 @@ def build_page(pianist: Pianist) -> gr.Blocks:
         )
         with gr.Row(elem_id="studio"):
             with gr.Column(elem_id="prompt-card", elem_classes="card"):
-                file, example = prompt_card(desk)
+                file, tracks, example = prompt_card(desk)
             with gr.Column(elem_id="roll-card", elem_classes="card"):
                 roll = piano_roll(first.roll, elem_id="roll", file_field=FILE_FIELD)
                 with gr.Row(elem_id="actions"):
                     go = gr.Button("Compose", variant="primary", elem_id="compose")
                     stop = gr.Button("Stop, keep the music", visible=False, elem_id="stop")
-                    save_midi = gr.Button("MIDI", interactive=False, elem_classes="save")
-                    save_wav = gr.Button("WAV", interactive=False, elem_classes="save")
+                    saves = [
+                        gr.Button(word, interactive=False, elem_classes="save") for word in KINDS
+                    ]
                 ready = gr.DownloadButton(visible=False)
             with gr.Column(elem_id="wish-card", elem_classes="card"):
                 wish = wish_card()
@@ -144,9 +149,10 @@ def build_page(pianist: Pianist) -> gr.Blocks:
 
         private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
         page.load(desk.keep, visit, visit, **private)
-        example.input(desk.choose, [visit, example], roll, **private)
-        file.upload(desk.drop, [visit, file], [roll, example, file], **private)
-        buttons = [go, stop, save_midi, save_wav]
+        example.input(desk.choose, [visit, example], [roll, tracks], **private)
+        file.upload(desk.drop, [visit, file], [roll, example, file, tracks], **private)
+        tracks.input(desk.take_tracks, [visit, tracks], roll, trigger_mode="always_last", **private)
+        buttons = [go, stop, *saves]
         composed = go.click(
             desk.compose,
             [visit, roll, *wish],
@@ -159,19 +165,23 @@ def build_page(pianist: Pianist) -> gr.Blocks:
         )
         composed.failure(desk.recover, visit, [roll, *buttons], **private)
         stop.click(desk.stop, visit, queue=False, **private)
-        for saved in (
-            save_midi.click(desk.save_midi, [visit, roll], ready, js=WITH_SELECTION, **private),
-            save_wav.click(
-                desk.save_wav, [visit, roll], ready, js=WITH_SELECTION, **ONE_SOUND, **private
-            ),
-        ):
+        for button, suffix in zip(saves, KINDS.values(), strict=True):
+            saved = button.click(
+                partial(desk.save, suffix),
+                [visit, roll],
+                ready,
+                js=WITH_SELECTION_FOR_A_FILE,
+                **({} if suffix == ".mid" else ONE_SOUND),
+                **private,
+            )
             saved.success(None, ready, js=SAVE, **private)
+            saved.failure(None, js=MADE, **private)
         add_endpoints(desk, wish)
     page.queue(max_size=PAGE.line, default_concurrency_limit=4)
     return page
 
 
-def prompt_card(desk: Desk) -> tuple[gr.File, gr.Radio]:
+def prompt_card(desk: Desk) -> tuple[gr.File, gr.CheckboxGroup, gr.Radio]:
     """Where the music to be continued comes from."""
     gr.HTML(heading(1, "Prompt", "What should be continued?"), apply_default_css=False)
     file = gr.File(
@@ -181,6 +191,9 @@ def prompt_card(desk: Desk) -> tuple[gr.File, gr.Radio]:
         height=76,
         elem_id="midi-file",
     )
+    tracks = gr.CheckboxGroup(
+        label="Tracks of the file to use", visible=False, elem_id="tracks", type="value"
+    )
     choices = [(example.label, key) for key, example in desk.examples.items()]
     example = gr.Radio(
         [*choices, ("Start from nothing", NOTHING)],
@@ -188,7 +201,7 @@ def prompt_card(desk: Desk) -> tuple[gr.File, gr.Radio]:
         label="or take an opening",
         elem_id="examples",
     )
-    return file, example
+    return file, tracks, example
 
 
 def wish_card() -> list[Any]:

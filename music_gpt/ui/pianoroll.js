@@ -37,6 +37,7 @@ class PianoRoll extends RollDrawing {
     this.texts = new Map();
     this.view = null; // {from, seconds} when zoomed in
     this.part = { start: 0, end: 0 };
+    this.ownStart = false; // whether the start of the part was set by hand
     this.follow = false; // whether composing starts to play by itself
     this.lit = "";
     const bank = props.bank_url ? this.address(props.bank_url) : "";
@@ -55,6 +56,8 @@ class PianoRoll extends RollDrawing {
     return {
       selection: () => ({ start: this.part.start, end: this.part.end, take: this.take }),
       expect: () => this.expect(),
+      making: () => (this.statusNode.textContent = "Making the file …"),
+      made: () => (this.statusNode.textContent = this.value.status || ""),
       state: () => ({
         state: this.value.state,
         version: this.value.version,
@@ -89,8 +92,8 @@ class PianoRoll extends RollDrawing {
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
     for (const name of ["to", "empty", "play", "back", "now", "total", "status", "out", "in"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
-    this.seedNode = this.root.querySelector(".mg-seed");
-    this.spokenNode = this.root.querySelector(".mg-spoken");
+    for (const name of ["seed", "spoken", "point", "seconds", "here"])
+      this[name + "Node"] = this.root.querySelector(".mg-" + name);
   }
 
   // ---- what there is -------------------------------------------------------------------------
@@ -178,7 +181,7 @@ class PianoRoll extends RollDrawing {
       this.player.offset = Math.max(0, value.seam - 2.5);
       if (this.chosen) this.part = { ...this.chosen };
       if (this.follow) this.player.play();
-    }
+    } else this.ownStart = false;
     this.follow = false;
   }
 
@@ -253,7 +256,7 @@ class PianoRoll extends RollDrawing {
   // Each take has a seed of its own: with one variation it gives that take again.
   showSeed() {
     const seed = this.value.seed;
-    this.seedNode.textContent = seed == null ? "" : "Seed " + (seed + this.take);
+    this.seedNode.textContent = seed == null || !this.tab ? "" : "Seed " + (seed + this.take);
   }
 
   showTransport() {
@@ -280,6 +283,7 @@ class PianoRoll extends RollDrawing {
       this.surfaceNode.setAttribute("aria-valuenow", position.toFixed(1));
       this.surfaceNode.setAttribute("aria-valuetext", now + " of " + clock(end));
     }
+    this.hereNode.disabled = position < MIN_PART;
     const total = "/ " + clock(end);
     if (this.totalNode.textContent !== total) {
       this.totalNode.textContent = total;
@@ -291,6 +295,9 @@ class PianoRoll extends RollDrawing {
     const shown = !this.tab && this.value.state !== "empty" && this.now.end > 0;
     this.moveHandle(this.fromNode, this.part.start, shown);
     this.moveHandle(this.toNode, this.part.end, shown);
+    this.pointNode.classList.toggle("mg-away", !shown);
+    this.secondsNode.max = this.now.end.toFixed(2);
+    this.secondsNode.value = Number(this.part.end.toFixed(2));
   }
 
   moveHandle(node, seconds, shown) {
@@ -302,12 +309,25 @@ class PianoRoll extends RollDrawing {
     node.setAttribute("aria-valuetext", seconds.toFixed(1) + " seconds");
   }
 
+  // Until its start is set by hand, the part reaches back as far as the page does by itself.
   movePart(which, seconds) {
     const { start, end } = this.part;
-    if (which === "start") this.part.start = Math.max(0, Math.min(seconds, end - MIN_PART));
-    else this.part.end = Math.min(this.now.end, Math.max(seconds, start + MIN_PART));
+    if (which === "start") {
+      this.ownStart = true;
+      this.part.start = Math.max(0, Math.min(seconds, end - MIN_PART));
+    } else {
+      const least = (this.ownStart ? start : 0) + MIN_PART;
+      this.part.end = Math.min(this.now.end, Math.max(seconds, least));
+      if (!this.ownStart) this.part.start = Math.max(0, this.part.end - this.value.reach);
+    }
     this.showHandles();
     this.dirty = true;
+  }
+
+  // The music goes on from here, also from before the start of the part.
+  moveEnd(seconds) {
+    if (seconds < this.part.start + MIN_PART) this.ownStart = false;
+    this.movePart("end", seconds);
   }
 
   // ---- input ----------------------------------------------------------------------------------
@@ -318,6 +338,11 @@ class PianoRoll extends RollDrawing {
     this.outNode.addEventListener("click", () => this.zoom(2));
     this.inNode.addEventListener("click", () => this.zoom(0.5));
     this.listenSurface();
+    this.secondsNode.addEventListener("change", () => {
+      const seconds = this.secondsNode.valueAsNumber;
+      this.moveEnd(Number.isFinite(seconds) ? seconds : this.part.end);
+    });
+    this.hereNode.addEventListener("click", () => this.moveEnd(this.player.position));
     this.listenHandle(this.fromNode, "start");
     this.listenHandle(this.toNode, "end");
     this.listenDrop();

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from music_gpt import midi
 from music_gpt.config import PageConfig, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.pianist import DEFAULT_SEED_LIMIT, MAX_GIVEN_SEED
 
 if TYPE_CHECKING:
+    from music_gpt.midi import Piece
     from music_gpt.pianist import Composition, Pianist
 
 RollValue = dict[str, Any]
@@ -74,31 +74,37 @@ class Take:
 class Visit:
     """The music of one open page."""
 
-    prompt: Notes = field(default_factory=lambda: silence())
+    prompt: Piece | None = None
+    """What is continued, or None for a start from nothing."""
+    file: bytes = b""
+    """The MIDI file of a prompt that has several tracks to choose from."""
     name: str = "Untitled"
     detail: str = ""
     takes: list[Take] = field(default_factory=list)
     roll: RollValue = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    """What the pianist has to say about the prompt: sentences."""
+    """What the pianist has to say about the prompt, besides what its file said: sentences."""
     stop_asked: bool = False
     turn: int = 0
     """Grows with each new prompt and composition; one that is no longer the last one gives up."""
 
-    def show_prompt(self, prompt: Notes, name: str, detail: str = "") -> RollValue:
-        """Take `prompt` (an empty array for none) as what is to be continued."""
+    def show_prompt(self, prompt: Piece | None, name: str, detail: str = "") -> RollValue:
+        """Take `prompt` (None for none) as what is to be continued."""
         self.prompt, self.name, self.detail, self.takes = prompt, name, detail, []
         self.turn += 1
-        seconds = length(prompt)
+        seconds = 0.0 if prompt is None else prompt.seconds
+        notes = silence() if prompt is None else prompt.sounding_notes
+        reach = PageConfig().default_prompt_seconds
         self.roll = {
             "version": fresh_version(),
-            "state": "prompt" if len(prompt) else "empty",
+            "state": "prompt" if len(notes) else "empty",
             "name": name,
             "detail": detail,
-            "prompt": notes_text(prompt),
+            "prompt": notes_text(notes),
             "promptSeconds": round(seconds, 3),
-            "start": round(max(0.0, seconds - PageConfig().default_prompt_seconds), 3),
+            "start": round(max(0.0, seconds - reach), 3),
             "end": round(seconds, 3),
+            "reach": reach,
             "seam": 0.0,
             "front": 0.0,
             "asked": 0.0,
@@ -108,17 +114,15 @@ class Visit:
         }
         return self.roll
 
-    def part(self, start: float, end: float) -> Notes | None:
-        """The stretch of the prompt that is to be continued, or None for a start from nothing."""
-        if not len(self.prompt):
-            return None
-        kept = midi.cut_notes(self.prompt, max(0.0, start), min(end, length(self.prompt)))
-        if not len(kept):
-            raise InputError(
-                "There is no note between the two handles; move them around some music, or start "
-                "from nothing."
-            )
-        return kept
+    def part(self, start: float, end: float) -> tuple[float | None, float | None]:
+        """The stretch that is continued: its seconds and its end, None for all there is."""
+        if self.prompt is None:
+            return None, None
+        whole = self.prompt.seconds
+        return (
+            min(end, whole) - start if start > 0 else None,
+            end if end < whole - 0.001 else None,
+        )
 
 
 def compose(
@@ -136,10 +140,12 @@ def compose(
     composed stays in `visit.takes`. Raises `InputError` for a wish that cannot be met.
     """
     wish.check(PageConfig())
-    kept = visit.part(start, end)
+    prompt_seconds, prompt_end_seconds = visit.part(start, end)
     seed = wish.seed if wish.seed is not None else secrets.randbelow(DEFAULT_SEED_LIMIT)
     composition = pianist.compose(
-        None if kept is None else midi.piece_from_notes(kept, name=visit.name),
+        visit.prompt,
+        prompt_seconds=prompt_seconds,
+        prompt_end_seconds=prompt_end_seconds,
         seconds=wish.seconds,
         variations=wish.variations,
         seed=seed,
@@ -151,7 +157,8 @@ def compose(
     visit.stop_asked, visit.takes = False, []
     visit.turn += 1
     turn = visit.turn
-    visit.warnings = list(composition.warnings)
+    told = [] if visit.prompt is None else visit.prompt.warnings
+    visit.warnings = [line for line in composition.warnings if line not in told]
     growth = _Growth(visit, composition, wish, seed)
     try:
         yield growth.value("composing")
@@ -242,9 +249,13 @@ def file_stem(name: str, take: Take, number: int) -> str:
     >>> file_stem("Prélude / Op. 28", Take(silence(), {"seed": 7}), 0)
     'prelude-op-28-take-1-seed-7'
     """
+    return f"{plain_name(name)}-take-{number + 1}-seed-{take.settings['seed']}"
+
+
+def plain_name(name: str) -> str:
+    """The small letters and digits of a name, at most 60, joined by hyphens."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    words = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "music"
-    return f"{words}-take-{number + 1}-seed-{take.settings['seed']}"
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "music"
 
 
 def silence() -> Notes:

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
 import soundfile
+from midi_bytes import events_of, file, meta, program
 from visitor import Visitor
 
 from music_gpt.audio import SAMPLE_RATE, render
@@ -67,6 +69,101 @@ def test_a_dropped_file_is_shown_at_once(visit: Visit, own_file: Path) -> None:
     assert state["notes"] == 24
     assert state["selection"] == {"start": 0, "end": pytest.approx(12.0, abs=0.01)}
     assert visitor.page.locator("#examples input:checked").count() == 0
+
+
+@pytest.fixture
+def trio_file(tmp_path: Path) -> Path:
+    """A violin, both hands of a piano, and drums: 10 seconds."""
+    path = tmp_path / "trio.mid"
+    rows = [(500 * i, 500 * i + 400, 60) for i in range(20)]
+    violin, right, left = (
+        events_of([(start, end, pitch + shift, 64) for start, end, pitch in rows], channel)
+        for shift, channel in ((20, 1), (0, 0), (-12, 0))
+    )
+    path.write_bytes(
+        file(
+            [(0, meta(3, b"Violin")), (0, program(40, 1)), *violin],
+            [(0, meta(3, b"Right hand")), (0, program(0)), *right],
+            [(0, meta(3, b"Left hand")), (0, program(0)), *left],
+            [(0, meta(3, b"Kit")), *events_of([(0, 100, 36, 64)], 9)],
+        )
+    )
+    return path
+
+
+def test_the_tracks_of_a_file_can_be_chosen(visit: Visit, trio_file: Path, own_file: Path) -> None:
+    visitor = visit().open()
+    visitor.page.set_input_files(FIELD, trio_file)
+    before = visitor.wait("state.name == 'trio'")
+    assert before["notes"] == 40
+    lines = visitor.page.locator("#tracks label")
+    lines.first.wait_for()
+    assert [line.split("\xa0")[0] for line in lines.all_inner_texts()] == [
+        "Violin",
+        "Right hand",
+        "Left hand",
+    ]
+    checked = [line.locator("input").is_checked() for line in lines.all()]
+    assert checked == [False, True, True]
+    visitor.page.locator(".mg-status", has_text="Only the piano is read").wait_for()
+    lines.filter(has_text="Violin").click()
+    after = visitor.wait("state.notes == 60")
+    assert after["version"] != before["version"]
+    visitor.photograph("tracks")
+    for name in ("Violin", "Right hand", "Left hand"):
+        lines.filter(has_text=name).click()
+    visitor.page.locator(".mg-status", has_text="No track is chosen").wait_for()
+    assert visitor.state["notes"] == 20  # the last choice that there was
+    visitor.page.set_input_files(FIELD, own_file)
+    visitor.wait("state.name == 'my own scale'")
+    lines.first.wait_for(state="hidden")
+
+
+def test_the_point_of_the_file_where_the_music_goes_on_can_be_typed(
+    visit: Visit, own_file: Path
+) -> None:
+    visitor = visit().open()
+    visitor.page.set_input_files(FIELD, own_file)
+    visitor.wait("state.name == 'my own scale'")
+    field = visitor.page.get_by_label("Continue from, in seconds")
+    assert field.input_value() == "12"
+    for typed, taken in (("7.25", 7.25), ("99", 12), ("-3", 0.5), ("", 0.5), ("6.2", 6.2)):
+        field.fill(typed)
+        field.press("Tab")
+        assert visitor.state["selection"] == {"start": 0, "end": pytest.approx(taken)}
+        assert float(field.input_value()) == pytest.approx(taken)
+    visitor.photograph("point")
+    visitor.compose()
+    state = visitor.wait("state.state == 'composing'")
+    assert state["seam"] == pytest.approx(6.2, abs=0.01)
+    assert field.is_hidden()
+
+
+def test_the_music_can_go_on_from_the_playhead(visit: Visit, tmp_path: Path) -> None:
+    path = tmp_path / "long.mid"
+    write_midi(make_notes([(i, i + 1, 60, 64) for i in range(100)]), path)
+    visitor = visit().open()
+    visitor.page.set_input_files(FIELD, path)
+    state = visitor.wait("state.name == 'long'")
+    assert state["selection"] == {"start": 60, "end": 100}
+    here = visitor.page.get_by_label("Continue from the playhead")
+    assert here.is_disabled()
+    surface = visitor.page.locator(".mg-surface")
+    box = surface.bounding_box()
+    assert box is not None
+    surface.click(position={"x": box["width"] * 0.3, "y": 40})
+    here.click()
+    state = visitor.state
+    assert 20 < state["position"] < 35
+    assert state["selection"] == {"start": 0, "end": pytest.approx(state["position"])}
+    field = visitor.page.get_by_label("Continue from, in seconds")
+    field.fill("80")
+    field.press("Tab")
+    assert visitor.state["selection"] == {"start": 40, "end": 80}
+    visitor.page.get_by_label("Start of the part to continue").press("ArrowRight")
+    field.fill("70")
+    field.press("Tab")
+    assert visitor.state["selection"] == {"start": 40.5, "end": 70}
 
 
 def test_a_file_can_be_dropped_on_the_roll_itself(visit: Visit, own_file: Path) -> None:
@@ -239,18 +336,23 @@ def test_the_take_that_is_shown_can_be_taken_away(visit: Visit, tmp_path: Path) 
     visitor.page.get_by_label("Variation 2").click()
     shown = visitor.state["notes"]
     files = []
-    for kind in ("MIDI", "WAV"):
+    for kind in ("MIDI", "WAV", "FLAC", "MP3", "All takes"):
         with visitor.page.expect_download() as download:
             visitor.page.get_by_role("button", name=kind, exact=True).click()
         files.append(tmp_path / download.value.suggested_filename)
         download.value.save_as(files[-1])
-    midi, wav = files
+    midi, wav, flac, mp3, takes = files
     assert midi.name == "gymnopedie-no-1-take-2-seed-8.mid"
     piece = read_piece(midi)
     assert piece.n_notes == shown
     assert b'"seed": 8' in midi.read_bytes()
-    assert wav.suffix == ".wav"
-    assert piece.seconds <= soundfile.info(wav).duration < piece.seconds + 2
+    for sound, suffix in ((wav, ".wav"), (flac, ".flac"), (mp3, ".mp3")):
+        assert sound.name == f"gymnopedie-no-1-take-2-seed-8{suffix}"
+        assert piece.seconds <= soundfile.info(sound).duration < piece.seconds + 2
+    assert takes.name == "gymnopedie-no-1-2-takes.zip"
+    with ZipFile(takes) as archive:
+        assert archive.read(midi.name) == midi.read_bytes()
+        assert len(archive.namelist()) == 4
 
 
 def test_two_visitors_at_once_get_their_own_music(visit: Visit, own_file: Path) -> None:
