@@ -71,6 +71,8 @@ class Listening:
 
     def _allowed(self, moment: Moment) -> float:
         """Seconds that samples may take now; 0 where it is not their turn."""
+        if not self.n_samples:
+            return 0.0
         if moment.is_last:
             rest = max(SHARE * moment.seconds - self._spent, LAST_SECONDS)
             return min(rest, LONGEST) if moment.seconds >= SHORTEST_RUN else 0.0

@@ -92,6 +92,7 @@ def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
     """
     config = read_config(args.config, args.knobs, args.max_minutes)
     minutes = config.train.max_minutes
+    from music_gpt.listening import Listening
     from music_gpt.training import train  # takes seconds: after what may be refused
 
     spent = (time.monotonic() - began) / 60
@@ -99,7 +100,14 @@ def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
         left = minutes * (1 - EVALUATION_SHARE) - spent
         settings = dataclasses.replace(config.train, max_minutes=max(left, 0.1))
         config = dataclasses.replace(config, train=settings)
-    result = train(args.tokens, args.out, config, resume=args.resume, init_from=args.init_from)
+    result = train(
+        args.tokens,
+        args.out,
+        config,
+        resume=args.resume,
+        init_from=args.init_from,
+        listener=Listening(args.tokens, args.out, config.train.samples),
+    )
     if not result:
         return {}
     if not result["finished"]:

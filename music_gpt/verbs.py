@@ -64,7 +64,7 @@ def _parser() -> tuple[Parser, dict[str, Callable[[Namespace], None]]]:
     verbs = parser.add_subcommands(dest="verb", required=False)
     functions: dict[str, Callable[[Namespace], None]] = {}
     adds = (_add_prepare, _add_train, _add_evaluate, _add_generate, _add_originality)
-    for add in (*adds, _add_render, _add_app):
+    for add in (*adds, _add_render, _add_export, _add_import, _add_app):
         name, verb, function = add()
         summary = str(function.__doc__).splitlines()[0]
         verb.description = summary
@@ -202,6 +202,37 @@ def _add_render() -> _Verb:
     return "render", verb, render
 
 
+def _add_export() -> _Verb:
+    verb = Parser()
+    verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
+    verb.add_argument(
+        "--format",
+        type=str,
+        choices=["hf", *ENGINES[2:]],
+        default="hf",
+        help="hf for transformers, or onnx or onnx-int8 for ONNX Runtime.",
+    )
+    verb.add_argument("--out", type=str, required=True, help="Folder (hf) or .onnx file to write.")
+    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
+    return "export", verb, export
+
+
+def _add_import() -> _Verb:
+    verb = Parser()
+    verb.add_argument("file", type=str, help="File that torch.save wrote.")
+    verb.add_argument(
+        "--from",
+        type=str,
+        choices=["chapter14", "music-transformer"],
+        required=True,
+        help="The program that it comes from.",
+    )
+    verb.add_argument("--heads", type=int, default=8, help="Attention heads of the network.")
+    verb.add_argument("--out", type=str, required=True, help="Checkpoint to write, .safetensors.")
+    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
+    return "import", verb, import_
+
+
 def _add_app() -> _Verb:
     verb = Parser()
     verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
@@ -282,14 +313,13 @@ def train(args: Namespace) -> None:
     from music_gpt.listening import Listening
     from music_gpt.training import train as run  # takes seconds: after what may be refused
 
-    n_samples = config.train.samples
     result = run(
         args.tokens,
         args.out,
         config,
         resume=args.resume,
         init_from=args.init_from,
-        listener=Listening(args.tokens, args.out, n_samples) if n_samples else None,
+        listener=Listening(args.tokens, args.out, config.train.samples),
     )
     if not result:
         return  # of several processes the first one speaks
@@ -418,6 +448,39 @@ def render(args: Namespace) -> None:
     require_writable(args.out)  # and its folder is made
     write_audio(piece, args.out)
     _say(f"{args.out}: {piece.seconds:.1f} seconds of music.")
+
+
+def export(args: Namespace) -> None:
+    """Write a checkpoint for other programs: transformers, or ONNX Runtime."""
+    from music_gpt.checkpoint import load_checkpoint
+
+    model, card = load_checkpoint(args.checkpoint)
+    if args.format == "hf":
+        from music_gpt.hugging_face import export_for_transformers
+
+        files = export_for_transformers(model, card, args.out)
+        said = f"{args.out}: {', '.join(files)}."
+    else:
+        from music_gpt.engines import export_onnx
+
+        export_onnx(model, args.format, args.out)
+        files, said = [args.out], f"{args.out}: {model.n_parameters / 1e6:.1f} M parameters."
+    _print_json({"out": args.out, "files": files}) if args.json else _say(said)
+
+
+def import_(args: Namespace) -> None:
+    """Make a checkpoint of the weights of another program."""
+    from music_gpt.checkpoint import save_checkpoint
+    from music_gpt.foreign import import_weights
+
+    out = Path(args.out)
+    if out.suffix != ".safetensors":
+        raise InputError(f"--out is {args.out!r}, but it has to end in .safetensors.")
+    model, card = import_weights(args.file, args["from"], args.heads)
+    save_checkpoint(out, model, card)
+    result = {"out": args.out, "parameters": model.n_parameters, "note": card["note"]}
+    said = f"{args.out}: {model.n_parameters / 1e6:.1f} M parameters. {card['note']}"
+    _print_json(result) if args.json else _say(said)
 
 
 def app(args: Namespace) -> None:

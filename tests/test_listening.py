@@ -125,6 +125,7 @@ def test_a_run_of_seconds_has_no_samples(tmp_path: Path) -> None:
     listener = Listening("", tmp_path, 3)
     assert allowed_at(listener, 5.0, is_last=True) == allowed_at(listener, 5.0) == 0.0
     assert allowed_at(listener, 60.0, is_last=True) == 3.0
+    assert allowed_at(Listening("", tmp_path, 0), 1e6, is_last=True) == 0.0
 
 
 @pytest.mark.usefixtures("_silent")
