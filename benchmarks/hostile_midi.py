@@ -10,6 +10,7 @@ line gives the worst of each, and the exit code is 1 if they are beyond the boun
 from __future__ import annotations
 
 import argparse
+import gzip
 import subprocess
 import sys
 import tempfile
@@ -123,6 +124,9 @@ KINDS: dict[str, Callable[[int], bytes]] = {
     "data without a status": one_track(b"\x00\x3c"),
     "data bytes above 127": one_track(b"\x00\x90\xff\xff"),
     "lengths beyond the end": one_track(b"\x00\xff\x01\xff\xff\xff\x7f"),
+    "line ends and a lost track": lambda n_bytes: (
+        head(1, 2) + one_track(b"\x00\x90\x0d\x0a")(n_bytes)[14:]
+    ),
     "zeros": one_track(b"\x00"),
     "bytes of 255": one_track(b"\xff"),
     "empty tracks": many_tracks(b""),
@@ -142,6 +146,9 @@ KINDS: dict[str, Callable[[int], bytes]] = {
     "header tags": lambda n_bytes: filled(b"MThd", n_bytes),
     "wrappers": nested_riff,
     "nothing but zeros": bytes,
+    "a text": lambda n_bytes: ("MThd" + "\u0090" * (n_bytes // 2 - 2)).encode(),
+    "packed zeros": lambda n_bytes: gzip.compress(bytes(20 * n_bytes)),
+    "packed notes": lambda n_bytes: gzip.compress(one_track(STRIKES)(n_bytes)),
 }
 
 

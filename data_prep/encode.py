@@ -35,7 +35,8 @@ from music_gpt.events import (
 )
 from music_gpt.files import whole_file
 from music_gpt.hashing import Hashes
-from music_gpt.midi import read_piece
+from music_gpt.midi import DEFAULT_LIMITS, read_piece
+from music_gpt.midi_files import read_file
 from music_gpt.notes import Notes
 
 FILES_IN_CHUNK = 16
@@ -93,7 +94,7 @@ def encode_chunk(files: list[MidiFile], *, folder: Path, max_gap_seconds: float)
 def encode_file(file: MidiFile, max_gap_seconds: float) -> Encoded:
     """The file as events, or with the sentence that says why it cannot be read."""
     try:
-        data = file.path.read_bytes()
+        data = read_file(file.path, DEFAULT_LIMITS)
         if hashlib.sha256(data).digest() != file.digest:
             raise InputError("It changed while it was being read; run the same command again.")
         piece = read_piece(data)

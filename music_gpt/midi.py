@@ -1,8 +1,9 @@
 """A MIDI file or a PrettyMIDI comes in -> a piece goes out, and notes in seconds -> a MIDI file.
 
 A piece holds its notes twice: as the keys were pressed, and as they sound with the sustain pedal.
-`music_gpt.midi_mending` reads the bytes, damaged or not, and `music_gpt.midi_notes` makes notes
-of them; here stand the limits, the piece itself and the writer. Knows nothing of token ids.
+`music_gpt.midi_files` takes the bytes out of what they are wrapped in, `music_gpt.midi_mending`
+reads them, damaged or not, and `music_gpt.midi_notes` makes notes of them; here stand the limits,
+the piece itself and the writer. Knows nothing of token ids.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import numpy as np
 
 from music_gpt.config import MidiLimits
 from music_gpt.errors import InputError
-from music_gpt.files import as_path, shown, whole_file
+from music_gpt.files import as_path, whole_file
+from music_gpt.midi_files import read_file, unpack
 from music_gpt.midi_mending import DEFAULT_TEMPO, EventTable, Ints, read_events
 from music_gpt.midi_notes import (
     N_PIANO_PROGRAMS,
@@ -108,8 +110,9 @@ def read_piece(
     >>> piece.tracks
     [Track(number=0, name='piano', program=0, is_drum=False, n_notes=2, used=True)]
     """
-    data, name = _load(source, limits)
-    table = read_events(data, limits.max_events)
+    name = "" if isinstance(source, bytes) else as_path(source).stem
+    data = source if isinstance(source, bytes) else read_file(source, limits)
+    table = read_events(unpack(data, limits), limits.max_events)
     _check_notes(table, limits)
     listed, parts = list_tracks(table)
     if tracks is not None:
@@ -137,31 +140,6 @@ def _check_notes(table: EventTable, limits: MidiLimits) -> None:
             f"The MIDI file holds {n_notes:,} notes, and at most {limits.max_notes:,} are "
             "allowed; cut it into shorter files."
         )
-
-
-def _load(source: str | Path | bytes, limits: MidiLimits) -> tuple[bytes, str]:
-    """The bytes of the file and its name; a file that is too large is not read at all."""
-    if isinstance(source, bytes):
-        data, name, n_bytes = source, "", len(source)
-    else:
-        path = as_path(source)
-        name = path.stem
-        try:
-            n_bytes, is_file = path.stat().st_size, path.is_file()
-            data = path.read_bytes() if is_file and n_bytes <= limits.max_bytes else b""
-        except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise InputError(
-                f"{shown(path)} cannot be read ({reason}); give a MIDI file."
-            ) from error
-        if not is_file:
-            raise InputError(f"{path} is not a file; give a MIDI file (.mid or .midi).")
-    if n_bytes > limits.max_bytes:
-        raise InputError(
-            f"The MIDI file has {n_bytes:,} bytes, and at most {limits.max_bytes:,} are allowed; "
-            "give a smaller one."
-        )
-    return data, name
 
 
 def _read_patterns(table: EventTable, *, any_program: bool) -> Reading:

@@ -2,16 +2,16 @@
 
 Long stretches of notes and pedal movements are passed in numpy, the rest event by event, and all
 else is numpy over all tracks at once: a file of 25,000 notes and 70,000 pedal movements takes some
-10 ms. What a strict reader refuses is mended on the way, and each mend leaves a sentence: wrappers
-around the file, stray bytes between chunks, wrong tags and lengths, tracks without an end, files
-that were cut, data bytes above 127. Knows nothing of notes, seconds or pedals (`music_gpt.midi`
-does).
+10 ms. What a strict reader refuses is mended on the way, and each mend leaves a sentence: stray
+bytes between chunks, wrong tags and lengths, tracks without an end, files that were cut, data bytes
+above 127. Knows nothing of notes, seconds or pedals (`music_gpt.midi_notes` does).
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -20,14 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from music_gpt.errors import InputError
+from music_gpt.midi_files import HEADER_BYTES, undo_line_ends, unwrap
 
 DEFAULT_TEMPO = 500_000
 """Microseconds per quarter note until the first tempo event: 120 BPM."""
 META, SYSEX, SYSEX_GOES_ON = 0xFF, 0xF0, 0xF7
 TRACK_NAME, END_OF_TRACK, TEMPO = 0x03, 0x2F, 0x51
-END_MARK = bytes((META, END_OF_TRACK, 0))
-HEADER_BYTES = 14
-MACBINARY_BYTES = 128
 MOST_CHUNKS = 0xFFFF
 """The header counts tracks in 16 bits."""
 BLOCK_BYTES = 1 << 16
@@ -119,8 +117,26 @@ def read_events(data: bytes, max_events: int) -> EventTable:
         InputError: it is not a MIDI file, its header gives no time base, or it holds more than
             `max_events` events.
     """
-    data, notices = _unwrap(data)
-    header = _read_header(data)
+    data, notices = unwrap(data)
+    table = _read_chunks(data, max_events)
+    before = undo_line_ends(data) if table.damaged or table.notices else None
+    if before is not None:
+        with suppress(InputError):
+            table = _less_damaged(table, _read_chunks(before, max_events))
+    return replace(table, notices=(*notices, *table.notices))
+
+
+def _less_damaged(table: EventTable, before: EventTable) -> EventTable:
+    """One of two readings: of the file as it is, and as it was before its line ends changed."""
+    if (table.damaged, len(table.notices)) <= (before.damaged, len(before.notices)):
+        return table
+    told = "A transfer as text had changed bytes into line ends; they were changed back."
+    return replace(before, notices=(told, *before.notices))
+
+
+def _read_chunks(data: bytes, max_events: int) -> EventTable:
+    """The events of all tracks of the file, whose header comes first."""
+    header, notices = _read_header(data), list[str]()
     padded = data + _PADDING
     starts, bounds, damaged = array("I"), [0], False
     for chunk in _find_tracks(data):
@@ -148,39 +164,6 @@ def _mends(chunk: TrackChunk, stop: int, ended: bool, n_bytes: int) -> Iterator[
         yield "The length of a track was wrong; it was read up to its end mark."
     elif ended and chunk.end not in (chunk.declared_end, n_bytes):
         yield "Stray bytes between two tracks were skipped."
-
-
-def _unwrap(data: bytes) -> tuple[bytes, list[str]]:
-    """The bytes from `MThd` on, without the file that they are wrapped in."""
-    if not data:
-        raise InputError("The file is empty (0 bytes); give a MIDI file (.mid or .midi).")
-    at = data.find(b"MThd")
-    if at < 0:
-        return data[_untagged_header(data) :], ["The tag of the header was wrong."]
-    if data[:4] == b"RIFF" and data[at - 8 : at - 4] == b"data":
-        return _inside(data, at, int.from_bytes(data[at - 4 : at], "little")), []
-    if at == MACBINARY_BYTES and data[0] == 0:
-        return _inside(data, at, int.from_bytes(data[83:87], "big")), []
-    return data[at:], ["Bytes in front of the MIDI header were skipped."] if at else []
-
-
-def _inside(data: bytes, at: int, length: int) -> bytes:
-    """The wrapped file at `at`; a length that does not lead to an end mark is not believed."""
-    return data[at : at + length] if data.endswith(END_MARK, at, at + length) else data[at:]
-
-
-def _untagged_header(data: bytes) -> int:
-    """Where the header in front of the first track stands, if only its tag is damaged."""
-    track = data.find(b"MTrk")
-    if track < 0:
-        raise InputError("This is not a MIDI file; give a Standard MIDI File (.mid or .midi).")
-    at = track - HEADER_BYTES
-    if at < 0 or int.from_bytes(data[at + 4 : at + 8], "big") != HEADER_BYTES - 8:
-        raise InputError(
-            "The MIDI file has lost its header, so its notes have no times; get it again from "
-            "its source."
-        )
-    return at
 
 
 def _read_header(data: bytes) -> Header:

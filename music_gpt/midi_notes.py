@@ -25,8 +25,11 @@ N_PIANO_PROGRAMS = 8
 """General MIDI programs 0-7 are pianos."""
 SUSTAIN, SUSTAIN_DOWN = 64, 64
 """Controller of the right pedal, and the value from which it is down."""
-ALL_SOUND_OFF, RESET_CONTROLLERS, ALL_NOTES_OFF = 120, 121, 123
-"""Controllers by which a player falls silent; the first two lift the pedal as well."""
+ALL_SOUND_OFF, RESET_CONTROLLERS = 120, 121
+"""Controllers that lift the pedal as well; the first one also ends all notes."""
+ALL_NOTES_OFF = (123, 124, 125, 126, 127)
+"""Controllers that end all notes but leave the pedal: the last four change the mode, and the
+standard (MIDI 1.0, "Mode Messages as All Notes Off Messages") has them do so too."""
 PEDAL_CONTROLLERS = (SUSTAIN, ALL_SOUND_OFF, RESET_CONTROLLERS)
 NOTE_OFF, NOTE_ON, CONTROL, PROGRAM = 8, 9, 11, 12
 """Upper halves of the status bytes that count here."""
@@ -172,7 +175,7 @@ def pair_presses(key: npt.NDArray[np.integer], press: Flags) -> Ints:
 
 def find_silences(table: EventTable) -> Ints:
     """The events by which all notes end, by channel and then by time."""
-    silences = controls(table, ALL_NOTES_OFF, ALL_SOUND_OFF)
+    silences = controls(table, ALL_SOUND_OFF, *ALL_NOTES_OFF)
     if len(silences):
         silences = silences[np.lexsort((table.place[silences], channel_of(table, silences)))]
     return silences

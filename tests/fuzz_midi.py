@@ -201,7 +201,7 @@ CHANNEL_MESSAGES = st.one_of(
     _bytes(st.integers(0x90, 0x92), st.integers(60, 62), LOW),
     _bytes(st.integers(0x80, 0x82), st.integers(60, 62), LOW),
     _bytes(st.integers(0x80, 0xBF), LOW, LOW),
-    _bytes(st.integers(0xB0, 0xB2), st.sampled_from([64, 120, 121, 123]), LOW),
+    _bytes(st.integers(0xB0, 0xB2), st.sampled_from([64, 120, 121, 123, 126]), LOW),
     _bytes(st.integers(0xD0, 0xDF), LOW),
     _bytes(st.integers(0xE0, 0xEF), LOW, LOW),
 )
@@ -304,7 +304,7 @@ def played(parts: list[Moves]) -> list[Row]:
         elif kind in (8, 9) and queue:
             _, at, velocity = queue.popleft()
             rows.append(row(at, message[1], velocity))
-        elif kind == 0xB and message[1] in (120, 123):
+        elif kind == 0xB and message[1] in (120, *range(123, 128)):
             end_all(lambda _, its, channel=channel: its == channel)  # type: ignore[misc]
         elif message[:3] == b"\xff\x51\x03":
             tempo = int.from_bytes(message[3:]) or tempo

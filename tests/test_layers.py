@@ -14,9 +14,9 @@ PACKAGE = ROOT / "music_gpt"
 
 READING_ORDER = [
     *("errors", "files", "config", "settings", "report_html", "notes", "drawing", "hashing"),
-    *("midi_mending", "midi_notes", "midi"),
+    *("midi_files", "midi_mending", "midi_notes", "midi"),
     *("events", "tokenizer", "corpus", "likeness", "data"),
-    *("model", "growth", "checkpoint", "optimizer"),
+    *("model", "growth", "checkpoint", "hugging_face", "foreign", "optimizer"),
     *("learning", "peak", "run_folder", "run_report", "stopping", "watching"),
     *("keeper", "training"),
     *("grammar", "generation", "onnx_graph", "onnx_engine", "engines", "hearing", "pianist"),
@@ -46,7 +46,7 @@ DOORS = {
     "pytorch_lightning": {"learning", "keeper", "training"},
     "gradio": {"ui"},
     "soundfile": {"audio"},
-    "safetensors": {"checkpoint"},
+    "safetensors": {"checkpoint", "hugging_face"},
     "onnx": {"onnx_graph"},
     "onnxruntime": {"onnx_engine"},
     "jsonargparse": {"parsing", "verbs"},

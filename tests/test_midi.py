@@ -1,11 +1,14 @@
+import gzip
 import random
 from collections import defaultdict, deque
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pretty_midi
 import pytest
 import symusic
+from fuzz_midi import real_files
 from hypothesis import given
 from hypothesis import strategies as st
 from midi_bytes import (
@@ -235,7 +238,7 @@ def test_keys_are_paired_as_a_queue_for_each_key_pairs_them(
     assert sorted(rows(read_piece(file(events)).notes)) == sorted(expected)
 
 
-@pytest.mark.parametrize("number", [120, 123])
+@pytest.mark.parametrize("number", [120, 123, 124, 127])
 def test_all_notes_off_ends_the_keys_of_its_channel_on_every_track(number: int) -> None:
     left = [(0, press(48, 50)), (900, press(48, 51)), (1200, release(48))]
     right, other = [(100, press(72)), (900, release(72))], events_of([(0, 1100, 60, 64)], 1)
@@ -249,7 +252,7 @@ def test_all_notes_off_ends_the_keys_of_its_channel_on_every_track(number: int) 
     assert piece.warnings == []
 
 
-@pytest.mark.parametrize("number", [120, 123])
+@pytest.mark.parametrize("number", [120, 123, 124, 127])
 def test_all_notes_off_before_the_first_note_and_after_the_last_changes_nothing(
     number: int,
 ) -> None:
@@ -306,7 +309,7 @@ def test_a_pedal_that_is_changed_at_one_tick_damps_what_it_held() -> None:
     assert ends == [0.5, 0.9]
 
 
-@pytest.mark.parametrize(("number", "end"), [(123, 2.0), (121, 0.5), (120, 0.5)])
+@pytest.mark.parametrize(("number", "end"), [(123, 2.0), (126, 2.0), (121, 0.5), (120, 0.5)])
 def test_all_notes_off_leaves_the_pedal_down_and_a_reset_lifts_it(number: int, end: float) -> None:
     events = [(0, pedal(127)), (500, control(number)), (2000, pedal(0))]
     piece = read_piece(file([*events, *events_of([(0, 100, 60, 64)])]))
@@ -630,6 +633,51 @@ def test_an_unusual_but_whole_file_is_read_without_a_word(form: str) -> None:
     assert piece.warnings == []
 
 
+TENS = [(10 * i, 10 * i + 10, 10 + i, 10) for i in range(20)]
+"""Notes of which many bytes are 10, which is a line end in a text."""
+
+
+def in_utf8(data: bytes) -> bytes:
+    return data.decode("latin-1").encode("utf-8")
+
+
+def with_line_ends(data: bytes) -> bytes:
+    return data.replace(b"\n", b"\r\n")
+
+
+@pytest.mark.parametrize("transfer", [in_utf8, with_line_ends])
+def test_a_file_that_was_transferred_as_text_is_read_as_it_was(
+    transfer: Callable[[bytes], bytes],
+) -> None:
+    for whole in [file(events_of(TENS)), *real_files()]:
+        if (changed := transfer(whole)) != whole:
+            piece = read_piece(changed)
+            assert piece.notes.tolist() == read_piece(whole).notes.tolist()
+            assert warned(piece, "transfer as text")
+
+
+def test_line_ends_that_are_music_stay_as_they_are() -> None:
+    fives = [(0, 13, 13, 10), (13, 26, 13, 10)]
+    data = file(events_of(fives))
+    assert b"\r\n" in data
+    assert rows(read_piece(data).notes) == seconds(fives)
+    assert rows(read_piece(data[:-4]).notes) == seconds(fives)  # no end mark, but nothing to mend
+
+
+@pytest.mark.parametrize("n_lost", [0, 9])
+def test_a_packed_file_is_read_and_a_cut_one_as_far_as_it_goes(n_lost: int) -> None:
+    packed = gzip.compress(file(events_of(TENS)))
+    piece = read_piece(packed[: len(packed) - n_lost])
+    assert rows(piece.notes) == seconds(TENS)[: piece.n_notes]
+    assert piece.n_notes == 20 or warned(piece, "is damaged")
+
+
+def test_a_packed_file_is_not_unpacked_beyond_the_limit() -> None:
+    limits = MidiLimits(max_bytes=10_000)
+    with pytest.raises(InputError, match=r"more than the 10,000 bytes that are allowed; give"):
+        read_piece(gzip.compress(file(events_of(SCALE)) + bytes(20_000)), limits=limits)
+
+
 def test_a_data_byte_above_127_costs_at_most_its_note() -> None:
     events = [(0, press(60)), (100, release(60)), (200, b"\x90\x3e\xff"), (300, release(62))]
     piece = read_piece(file([*events, (400, press(64)), (500, release(64))]))
@@ -681,6 +729,9 @@ def test_patterns_of_a_type_2_file_follow_each_other_each_at_its_own_tempo() -> 
         (header(0, 1, 0) + WHOLE[14:], "no time base"),
         (header(0, 1, 0xE700) + WHOLE[14:], "no time base"),
         (header(0, 1, 0x8001) + WHOLE[14:], "no time base"),
+        (b"\x1f\x8b\x08" + bytes(40), "the packing is damaged"),
+        (gzip.compress(b"music"), "not a MIDI file"),
+        (WHOLE.decode("utf-8", "replace").encode("utf-8"), "saved as text"),
     ],
     ids=[
         "0 bytes",
@@ -693,6 +744,9 @@ def test_patterns_of_a_type_2_file_follow_each_other_each_at_its_own_tempo() -> 
         "0 ticks",
         "0 SMPTE ticks",
         "no frame rate",
+        "broken gzip",
+        "gzip of a text",
+        "saved as UTF-8",
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_sentence(data: bytes, sentence: str) -> None:
