@@ -51,7 +51,7 @@ class Listening:
 
     def __init__(self, tokens: str | Path, run: str | Path, n_samples: int) -> None:
         self.tokens, self.run, self.n_samples = Path(tokens), Path(run), n_samples
-        self._openings: list[tuple[str, Notes]] = []
+        self._openings: list[tuple[str, str, Notes]] = []
         self._spent, self._cost = 0.0, FIRST_COST
         self._said: set[str] = set()
 
@@ -86,13 +86,14 @@ class Listening:
         with plain_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         told, cut_off = [], False
-        for number, (title, notes) in enumerate(self._openings, 1):
+        for number, (title, split, notes) in enumerate(self._openings, 1):
             now = time.monotonic()
             until = now + (deadline - now) / (len(self._openings) - number + 1)
             composition = pianist.compose(notes, seconds=NEW_SECONDS, seed=SEED)
             cut_off |= not _compose(composition, until)
             if len(composition.new_notes()):
-                told.append(self._write(composition, folder / str(number), title))
+                told.append({"title": title, "split": split})
+                told[-1] |= self._write(composition, folder / str(number), title)
         with whole_file(folder / SAMPLES_LIST) as beside:
             beside.write_text(json.dumps(told, ensure_ascii=False), encoding="utf-8")
         return cut_off
@@ -107,7 +108,7 @@ class Listening:
         if self._write_sound(notes, path.with_suffix(".mp3")):
             files["sound"] = f"{path.name}.mp3"
         rounded = [(round(s, 3), round(e, 3), p, v) for s, e, p, v in notes.tolist()]
-        return {"title": title, "seam_seconds": seam, "files": files, "notes": rounded}
+        return {"seam_seconds": seam, "files": files, "notes": rounded}
 
     def _write_sound(self, notes: Notes, path: Path) -> bool:
         try:
@@ -125,14 +126,15 @@ class Listening:
         self._said.add(matter)
 
 
-def openings(corpus: Corpus, n: int) -> list[tuple[str, Notes]]:
-    """Title and first seconds of `n` pieces of the validation split, or of what split there is."""
+def openings(corpus: Corpus, n: int) -> list[tuple[str, str, Notes]]:
+    """Title, split and first seconds of `n` pieces: of the validation split where there is one."""
     name = "validation" if "validation" in corpus.splits else "train"
     split = corpus.split(name)
     chosen = np.unique(np.linspace(0, split.n_pieces, n, endpoint=False).astype(int)).tolist()
     return [
         (
             _title(split.records[i]),
+            name,
             cut_notes(decode_ids(split.piece(i)[:OPENING_TOKENS]), 0.0, OPENING_SECONDS),
         )
         for i in chosen

@@ -22,8 +22,8 @@ from music_gpt.report_html import charts, page, rounded, table, tiles
 from music_gpt.run_folder import REPORT, SAMPLES, Measurement, read_log
 
 SAMPLES_LIST = "samples.json"
-"""What is told of the samples of one step: a list of objects with title, seam_seconds, files (kind
--> name) and notes (start, end, pitch, velocity)."""
+"""What is told of the samples of one step: a list of objects with title, split, seam_seconds, files
+(kind -> name) and notes (start, end, pitch, velocity)."""
 STYLE = """
 .settings { display: grid; gap: 14px; align-items: start;
   grid-template-columns: repeat(auto-fit, minmax(min(230px, 100%), 1fr)); }
@@ -141,10 +141,12 @@ def _samples(run: Path) -> str:
     links = ", ".join(
         f'<a href="{SAMPLES}/step-{step}/">{step:,}</a>' for step in reversed(earlier)
     )
-    cards = "".join(_sample(f"{SAMPLES}/step-{last}", told) for told in _read_list(run, last))
+    samples = _read_list(run, last)
+    cards = "".join(_sample(f"{SAMPLES}/step-{last}", told) for told in samples)
+    split = "" if not samples else f" of the {samples[0]['split']} split"
     return (
         f"<h2>What it plays after {last:,} steps</h2><p>"
-        '<i class="key train"></i>Openings of pieces that it is not trained on, and '
+        f'<i class="key train"></i>Openings of pieces{escape(split)}, and '
         '<i class="key validation"></i>how it goes on.'
         f"{f' Earlier: after {links} steps.' if links else ''}</p>{cards}"
     )

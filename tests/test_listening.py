@@ -52,8 +52,8 @@ def test_each_sample_is_an_opening_and_its_continuation(tokens: Path, tmp_path: 
     Listening(tokens, tmp_path, 3)(random_network(context=256), LATE)
     told = told_in(tmp_path)
     assert len(told) == 3
-    for sample, (title, opening) in zip(told, openings(Corpus.open(tokens), 3), strict=True):
-        assert sample["title"] == title
+    for sample, (title, split, opening) in zip(told, openings(Corpus.open(tokens), 3), strict=True):
+        assert (sample["title"], sample["split"]) == (title, split)
         folder = tmp_path / "samples" / "step-4"
         assert {(folder / name).read_bytes()[:4] for name in sample["files"].values()} == {
             b"MThd",
@@ -94,13 +94,14 @@ def test_openings_are_of_pieces_that_are_not_trained_on(tokens: Path) -> None:
     corpus = Corpus.open(tokens)
     chosen = openings(corpus, 3)
     names = [Path(name).stem for name in corpus.split("validation").names]
-    assert [title for title, _ in chosen] == [names[0], names[1], names[2]]
-    assert all(notes["end"].max() <= OPENING_SECONDS for _, notes in chosen)
+    assert [title for title, _, _ in chosen] == [names[0], names[1], names[2]]
+    assert all(notes["end"].max() <= OPENING_SECONDS for _, _, notes in chosen)
 
 
 def test_without_a_validation_split_the_training_pieces_are_gone_on_with(tmp_path: Path) -> None:
     corpus = Corpus.open(tokens_folder(tmp_path, {"train": [40]}))
-    assert len(openings(corpus, 3)) == 1
+    [(_, split, _)] = openings(corpus, 3)
+    assert split == "train"
 
 
 # --- time -------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ def run(tmp_path: Path) -> Path:
         folder.mkdir(parents=True)
         sample = {
             "title": "Clara <Schumann>",
+            "split": "validation",
             "seam_seconds": 1.0,
             "files": {"MIDI": "1.mid", "picture": "1.png", "sound": "1.mp3"},
             "notes": [[0.0, 1.0, 60, 64], [1.0, 2.0, 62, 64]],
