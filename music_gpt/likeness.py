@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import shutil
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,6 +41,11 @@ CHORD_FRAMES = 2
 """Notes that begin within 20 ms of the one before begin together."""
 COMMON_FIGURE = 256
 """A figure that is kept more often is everybody's, as repeated notes and scales are."""
+_UNREADABLE = (
+    *(OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+"""What a damaged archive raises in numpy and in Python's zipfile."""
 _HASH_BYTES = 5
 _MOST_WAITING = 1 << 14
 _LONGEST_STEP = np.iinfo(np.uint16).max
@@ -222,7 +228,7 @@ class OriginalityIndex:
             with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
                 held = {name: arrays[name] for name in arrays.files}
             hashes, steps, counts, names = _checked(held)
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        except _UNREADABLE:
             raise InputError(
                 f"{file} is no index of this version, or is damaged; run `music-gpt prepare` "
                 "again, or copy it anew."

@@ -294,6 +294,22 @@ def test_a_damaged_index_is_told_in_a_sentence(tokens: Path, tmp_path: Path, dam
         OriginalityIndex.open(file)
 
 
+def test_whatever_bytes_change_it_is_opened_or_told_in_a_sentence(
+    tokens: Path, tmp_path: Path
+) -> None:
+    whole, rng = (tokens / INDEX_FILE).read_bytes(), np.random.default_rng(0)
+    refused = 0
+    for _ in range(200):
+        changed = bytearray(whole)
+        changed[rng.integers(len(whole))] = rng.integers(256)
+        (tmp_path / INDEX_FILE).write_bytes(changed)
+        try:
+            OriginalityIndex.open(tmp_path / INDEX_FILE)
+        except InputError:
+            refused += 1
+    assert refused > 100
+
+
 def test_an_index_of_other_pieces_is_refused(tokens: Path, tmp_path: Path) -> None:
     other = folder_of(tmp_path / "t", TRAINING[:2])
     (other / INDEX_FILE).write_bytes((tokens / INDEX_FILE).read_bytes())
