@@ -298,7 +298,7 @@ def test_train_reads_the_configuration_of_a_run_again(
     said = call("train", "--config", config, "--tokens", tokens, "--out", tmp_path / "two")
     assert said.code == 0, said.err
     assert (tmp_path / "two" / "config.yaml").read_text() == config.read_text()
-    assert said.err.splitlines()[-2].startswith("Finished after 2 steps, ")
+    assert said.err.splitlines()[-3].startswith("Finished after 2 steps, ")
     assert said.err.splitlines()[-1] == f"Checkpoint: {tmp_path / 'two' / 'best.safetensors'}"
 
 
