@@ -83,6 +83,8 @@ class ModelConfig:
     """Number of token ids; 390 for music, other values only for the historical text preset."""
     norm: Literal["pre", "post"] = "pre"
     """Where LayerNorm stands: before each part (GPT-2) or after each sum (the paper of 2017)."""
+    final_norm: bool = False
+    """Whether one more LayerNorm follows the last block of `post`; `pre` always has it."""
     activation: Literal["gelu", "relu"] = "gelu"
     """Nonlinearity of the feed-forward part; gelu is the tanh form."""
     positions: Literal["rope", "learned"] = "rope"
@@ -111,7 +113,15 @@ class ModelConfig:
             value = getattr(self, name)
             allowed = f"a whole number from {low} to {high:,}"
             _require(_whole(value, low, high), name, value, allowed)
-        for name in ("bias", "qkv_bias", "head_bias", "tie_head", "qk_norm", "zero_init"):
+        for name in (
+            "final_norm",
+            "bias",
+            "qkv_bias",
+            "head_bias",
+            "tie_head",
+            "qk_norm",
+            "zero_init",
+        ):
             value = getattr(self, name)
             _require(isinstance(value, bool), name, value, "true or false")
         _check(

@@ -24,7 +24,7 @@ import torch
 from music_gpt.config import ENGINES
 from music_gpt.errors import InputError
 from music_gpt.events import EOS, encode_notes
-from music_gpt.files import plain_errors, whole_file
+from music_gpt.files import as_path, plain_errors, whole_file
 from music_gpt.generation import (
     NEAR_TIE,
     Engine,
@@ -131,13 +131,28 @@ def graph_maker(model: GPT, name: str) -> ModuleType:
     return onnx_graph
 
 
+def export_onnx(model: GPT, name: str, path: str | Path) -> None:
+    """Write the file that the engine `name` runs.
+
+    Raises `InputError` as `graph_maker` does, and where the file cannot be written or named so.
+    """
+    path = as_path(path)
+    if path.suffix != ".onnx":
+        raise InputError(f"--out is {str(path)!r}, but it has to end in .onnx.")
+    _write(path, graph_maker(model, name).onnx_bytes(model, int8=name == "onnx-int8"))
+
+
 def _keep(path: Path, content: bytes) -> None:
     """Put it into the cache, if that can be written."""
     with contextlib.suppress(InputError):
-        with plain_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as beside:
-            beside.write_bytes(content)
+        _write(path, content)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with plain_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as beside:
+        beside.write_bytes(content)
 
 
 # --- the check ----------------------------------------------------------------------------------

@@ -203,7 +203,7 @@ class GPT(nn.Module):
         # with post-norm the last block already ends in a LayerNorm
         self.norm = (
             nn.LayerNorm(config.d_model, eps=NORM_EPS, bias=config.bias)
-            if config.norm == "pre"
+            if config.norm == "pre" or config.final_norm
             else nn.Identity()
         )
         self.head = nn.Linear(config.d_model, config.vocab_size, bias=config.head_bias)

@@ -9,6 +9,7 @@ the same alone or among others. The module is the door to onnx, and does not kno
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,6 +54,7 @@ def onnx_bytes(model: GPT, *, int8: bool = False) -> bytes:
     made = helper.make_graph(graph.nodes, "music_gpt", graph.inputs, outputs, graph.weights)
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(FUSED, 1)]
     file = helper.make_model(made, opset_imports=opsets, ir_version=IR_VERSION)
+    helper.set_model_props(file, {"music_gpt": json.dumps(model.config.to_dict())})
     return bytes(file.SerializeToString())
 
 

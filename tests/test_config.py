@@ -53,6 +53,7 @@ BAD: list[tuple[type, str, list[Any], str]] = [
     (ModelConfig, "bias", ["no", 0, None], "true or false"),
     (ModelConfig, "qkv_bias", ["no"], "true or false"),
     (ModelConfig, "head_bias", ["no"], "true or false"),
+    (ModelConfig, "final_norm", [1], "true or false"),
     (ModelConfig, "tie_head", [1], "true or false"),
     (ModelConfig, "qk_norm", ["no"], "true or false"),
     (ModelConfig, "zero_init", [[]], "true or false"),

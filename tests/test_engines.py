@@ -31,6 +31,7 @@ CONFIGS: list[dict[str, Any]] = [
     {"qk_norm": True, "n_kv_heads": 1},
     {"positions": "learned"},
     {"norm": "post", "activation": "relu"},
+    {"norm": "post", "final_norm": True},
     {"bias": False},
     {"qkv_bias": False, "head_bias": True},
     {"tie_head": True},

@@ -1,0 +1,232 @@
+"""Weights of other programs: the same logits here, and no code of theirs runs."""
+
+import json
+import math
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from music_gpt.checkpoint import load_checkpoint
+from music_gpt.cli import main
+from music_gpt.errors import InputError
+from music_gpt.foreign import import_weights
+
+N_HEADS, WIDTH, LENGTH = 2, 16, 40
+
+
+# --- the networks of the two programs, in plain torch and under their names -----------------------
+
+
+def tanh_gelu(x: Tensor) -> Tensor:
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+class BookAttention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.c_attn, self.c_proj = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.register_buffer("bias", torch.ones(LENGTH, LENGTH).tril()[None, None])
+
+    def forward(self, x: Tensor) -> Tensor:
+        n_time, d_head = x.shape[1], WIDTH // N_HEADS
+        q, k, v = (
+            part.view(len(x), n_time, N_HEADS, d_head).transpose(1, 2)
+            for part in self.c_attn(x).split(WIDTH, dim=2)
+        )
+        scores = q @ k.transpose(2, 3) / math.sqrt(d_head)
+        scores = scores.masked_fill(self.bias[:, :, :n_time, :n_time] == 0, -math.inf)
+        mixed = (scores.softmax(3) @ v).transpose(1, 2).reshape(x.shape)
+        return self.c_proj(mixed)
+
+
+class BookBlock(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ln_1, self.ln_2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.attn = BookAttention()
+        self.mlp = nn.ModuleDict(
+            {"c_fc": nn.Linear(WIDTH, 4 * WIDTH), "c_proj": nn.Linear(4 * WIDTH, WIDTH)}
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp["c_proj"](tanh_gelu(self.mlp["c_fc"](self.ln_2(x))))
+
+
+class BookNetwork(nn.Module):
+    """Chapter 14 of "Learn Generative AI with PyTorch"."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transformer = nn.ModuleDict(
+            {
+                "wte": nn.Embedding(390, WIDTH),
+                "wpe": nn.Embedding(LENGTH, WIDTH),
+                "h": nn.ModuleList(BookBlock() for _ in range(3)),
+                "ln_f": nn.LayerNorm(WIDTH),
+            }
+        )
+        self.lm_head = nn.Linear(WIDTH, 390, bias=False)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        t = self.transformer
+        x = t["wte"](ids) + t["wpe"](torch.arange(ids.shape[1]))
+        for block in t["h"]:
+            x = block(x)
+        return self.lm_head(t["ln_f"](x))
+
+
+class Sines(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        place = torch.arange(LENGTH).float()[:, None]
+        angle = place * torch.exp(torch.arange(0, WIDTH, 2) * (-math.log(10_000) / WIDTH))
+        self.register_buffer("pe", torch.stack((angle.sin(), angle.cos()), 2).flatten(1)[:, None])
+
+
+class MusicTransformer(nn.Module):
+    """MusicTransformer-Pytorch without relative positions: torch's encoder, post-norm, ReLU."""
+
+    def __init__(self, *, relative: bool = False) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(390, WIDTH)
+        self.positional_encoding = Sines()
+        layer = nn.TransformerEncoderLayer(WIDTH, N_HEADS, 24, dropout=0.0)
+        encoder = nn.TransformerEncoder(layer, 2, nn.LayerNorm(WIDTH), enable_nested_tensor=False)
+        self.transformer = nn.ModuleDict({"encoder": encoder})
+        self.Wout = nn.Linear(WIDTH, 390)
+        if relative:
+            attention = encoder.layers[0].self_attn
+            attention.Er = nn.Parameter(torch.rand(LENGTH, WIDTH // N_HEADS))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.embedding(ids).transpose(0, 1)
+        x = x + self.positional_encoding.pe[: len(x)]
+        mask = nn.Transformer.generate_square_subsequent_mask(len(x))
+        return self.Wout(self.transformer["encoder"](x, mask)).transpose(0, 1)
+
+
+PROGRAMS = {"chapter14": BookNetwork, "music-transformer": MusicTransformer}
+
+
+def shaken(network: nn.Module) -> nn.Module:
+    torch.manual_seed(3)
+    for parameter in network.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return network.eval()
+
+
+# --- what comes in --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("old_format", [False, True], ids=["zip", "old"])
+@pytest.mark.parametrize("source", PROGRAMS)
+def test_an_imported_network_gives_the_logits_of_its_program(
+    tmp_path: Path, source: str, old_format: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = shaken(PROGRAMS[source]())
+    file, out = tmp_path / "weights.pth", tmp_path / "made" / "net.safetensors"
+    torch.save(theirs.state_dict(), file, _use_new_zipfile_serialization=not old_format)
+    words = ["import", "--from", source, str(file), "--out", str(out), "--heads", str(N_HEADS)]
+    assert main([*words, "--json"]) == 0
+    assert "velocity before every note" in json.loads(capsys.readouterr().out)["note"]
+    model, card = load_checkpoint(out)
+    assert card["imported_from"]["program"] == source
+    ids = torch.randint(0, 390, (2, LENGTH))
+    with torch.no_grad():
+        torch.testing.assert_close(model(ids), theirs(ids), rtol=0, atol=1e-5)
+        assert (model(ids) - model(ids.flip(0))).abs().max() > 0.1  # they do depend on the ids
+
+
+def test_relative_positions_are_told_to_be_missing_here(tmp_path: Path) -> None:
+    torch.save(MusicTransformer(relative=True).state_dict(), tmp_path / "rpr.pickle")
+    with pytest.raises(InputError, match="relative positions .* without --rpr"):
+        import_weights(tmp_path / "rpr.pickle", "music-transformer", N_HEADS)
+
+
+@pytest.mark.parametrize("source", PROGRAMS)
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: {},
+        lambda state: {name: t for name, t in state.items() if ".0." not in name},
+        lambda state: {name: t for name, t in state.items() if not name.endswith("bias")},
+        lambda state: {name: t.mT if t.ndim == 2 else t for name, t in state.items()},
+        lambda state: {**state, "one.more": torch.zeros(3)},
+        lambda state: {name: t.flatten() for name, t in state.items()},
+        lambda state: {name: torch.zeros(()) for name in state},
+    ],
+    ids=["empty", "a block is missing", "no biases", "turned", "more", "flat", "single numbers"],
+)
+def test_the_weights_of_another_network_are_one_sentence(
+    tmp_path: Path, source: str, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]
+) -> None:
+    torch.save(change(PROGRAMS[source]().state_dict()), tmp_path / "weights.pth")
+    with pytest.raises(InputError, match=f"no network of {source}"):
+        import_weights(tmp_path / "weights.pth", source, N_HEADS)
+
+
+def test_a_number_of_heads_that_does_not_fit_is_one_sentence(tmp_path: Path) -> None:
+    torch.save(BookNetwork().state_dict(), tmp_path / "weights.pth")
+    with pytest.raises(InputError, match="divisor of d_model"):
+        import_weights(tmp_path / "weights.pth", "chapter14", 5)
+
+
+class Bomb:
+    """What a hostile pickle does when it is opened."""
+
+    def __init__(self, crater: Path) -> None:
+        self._crater = crater
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self._crater),)
+
+
+def test_code_in_a_file_does_not_run(tmp_path: Path) -> None:
+    file, crater = tmp_path / "weights.pth", tmp_path / "crater"
+    torch.save({"transformer.wte.weight": Bomb(crater)}, file)
+    with pytest.raises(InputError, match="nothing else is read"):
+        import_weights(file, "chapter14")
+    assert not crater.exists()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"music", b"PK\x03\x04" + b"\0" * 60, b"\x80\x02."], ids=repr
+)
+def test_a_file_that_is_none_of_weights_is_one_sentence(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "weights.pth").write_bytes(content)
+    with pytest.raises(InputError, match="torch.save"):
+        import_weights(tmp_path / "weights.pth", "chapter14")
+
+
+def test_a_file_cut_short_is_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "weights.pth"
+    torch.save(BookNetwork().state_dict(), file)
+    whole = file.read_bytes()
+    for share in (0.1, 0.5, 0.99):
+        file.write_bytes(whole[: int(share * len(whole))])
+        with pytest.raises(InputError, match="torch.save"):
+            import_weights(file, "chapter14")
+
+
+def test_more_than_weights_is_refused(tmp_path: Path) -> None:
+    torch.save(OrderedDict(model={"a": torch.zeros(2)}, epoch=3), tmp_path / "run.pth")
+    with pytest.raises(InputError, match="state_dict\\(\\) alone"):
+        import_weights(tmp_path / "run.pth", "chapter14")
+
+
+def test_a_file_that_is_missing_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        import_weights(tmp_path / "none.pth", "chapter14")
+    with pytest.raises(InputError, match="one of chapter14, music-transformer"):
+        import_weights(tmp_path / "none.pth", "somewhere")
+    assert main(["import", "--from", "chapter14", "x.pth", "--out", "x.pth"]) == 2
+    assert "has to end in .safetensors" in capsys.readouterr().err
