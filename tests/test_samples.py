@@ -126,10 +126,11 @@ def test_borrowed_music_is_told(tokens: Path) -> None:
     composed = [PIECES[1][20:60] if i < 2 else melody(300 + i, 60) for i in range(8)]
     found = report(real, composed, 18.0, index=index)
     told = found.to_dict()["originality"]
-    assert told["composed"]["share"] == 0.25
+    assert told["composed"]["share_24"] == told["composed"]["share_36"] == 0.25
     assert told["composed"]["longest_notes"] == 40
     assert told["real"] == {
-        "share": 0.0,
+        "share_24": 0.0,
+        "share_36": 0.0,
         "mean_notes": 0.0,
         "longest_notes": 0,
         "longest_source": None,
