@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from data_prep import encode
 from data_prep.cache import Cache
 from data_prep.collect import MidiFile, collect
 from data_prep.prepare import prepare
-from music_gpt.config import PrepareConfig
+from music_gpt.config import MidiLimits, PrepareConfig
 from music_gpt.corpus import Corpus
 from music_gpt.errors import InputError
 from music_gpt.events import EOS, encode_notes
@@ -267,6 +268,10 @@ def test_what_is_no_music_is_named_with_its_reason(midi: Path, tmp_path: Path) -
     (midi / "folder.mid").mkdir()
     (midi / "z copy.mid").write_bytes((midi / "a" / "piece 00.mid").read_bytes())
     write_midi(music(0), midi / "z same events.mid", text="another text")
+    packed = gzip.compress((midi / "a" / "piece 02.mid").read_bytes())
+    (midi / "z packed.mid").write_bytes(packed)
+    with (midi / "huge.mid").open("wb") as file:
+        file.truncate(MidiLimits().max_bytes + 1)
     write_midi(music(50, 10), midi / "few.mid")
     write_midi(changed(music(51), stretch=0.1), midi / "short.mid")
     one_key = music(52)
@@ -286,6 +291,8 @@ def test_what_is_no_music_is_named_with_its_reason(midi: Path, tmp_path: Path) -
         "folder.mid": "not a file",
         "z copy.mid": "double",
         "z same events.mid": "double",
+        "z packed.mid": "double",
+        "huge.mid": "unreadable",
         "few.mid": "too few notes",
         "short.mid": "too short",
         "one key.mid": "too few pitches",
@@ -293,9 +300,9 @@ def test_what_is_no_music_is_named_with_its_reason(midi: Path, tmp_path: Path) -
         "low.mid": "out of range",
     }
     assert all(left["reason"].endswith(".") for left in report["left_out"])
-    assert report["left_out_counts"]["double"] == 2
+    assert report["left_out_counts"]["double"] == 3
     assert report["other_files"] == {".txt": 1}
-    assert (report["midi_files"], report["pieces"]) == (23, 12)
+    assert (report["midi_files"], report["pieces"]) == (25, 12)
     written = json.loads((tmp_path / "out" / "report.json").read_text())
     assert {**written, "seconds_taken": report["seconds_taken"]} == report
 
