@@ -56,24 +56,19 @@ class Watch:
     ) -> None:
         self.run, self.about = run, about
         self._validation = math.nan
-        self._complained = False
+        self._missed: set[str] = set()
         self._bar = tqdm(total=100, unit="%", file=sys.stderr, bar_format=BAR_FORMAT)
         self._events = _tensorboard(run, first_step) if tensorboard else None
 
     def close(self) -> None:
         """Leave the terminal as it was."""
         self._bar.close()
-        if self._events is not None:
-            self._events.close()
+        self._with_events(lambda events: events.close())
 
     def show(self, row: Measurement, progress: float) -> None:
         """Tell a new measurement at `progress` (0 to 1) of the run."""
         append_row(self.run, row)
-        if self._events is not None:
-            for tag, column in TENSORBOARD_TAGS.items():
-                value = getattr(row, column)
-                if not math.isnan(value):
-                    self._events.add_scalar(tag, value, row.step)
+        self._with_events(lambda events: _add_points(events, row))
         if not math.isnan(row.validation_nats_per_token):
             self._validation = row.validation_nats_per_token
         self._bar.n = min(100.0, 100.0 * progress)
@@ -81,14 +76,27 @@ class Watch:
 
     def report(self, state: str) -> None:
         """Write the report anew, headed by the sentence `state`."""
-        if self._events is not None:
-            self._events.flush()
+        self._with_events(lambda events: events.flush())
         try:
             write_report(self.run, {**self.about, "state": state})
         except InputError as error:
-            if not self._complained:
-                tqdm.write(f"The report is missing: {error}", file=sys.stderr)
-            self._complained = True
+            self._miss("report", error)
+
+    def _with_events(self, act: Callable[[SummaryWriter], None]) -> None:
+        """Let TensorBoard's writer act; one that cannot write any more is given up."""
+        if self._events is None:
+            return
+        try:
+            act(self._events)
+        except OSError as error:
+            self._events = None
+            self._miss("log for TensorBoard", error)
+
+    def _miss(self, what: str, error: Exception) -> None:
+        """Say once that this is missing."""
+        if what not in self._missed:
+            tqdm.write(f"The {what} is missing: {error}", file=sys.stderr)
+        self._missed.add(what)
 
 
 def require_tensorboard() -> None:
@@ -105,6 +113,13 @@ def _tensorboard(run: Path, first_step: int) -> SummaryWriter:
 
     # of what a run that was cut off had told, TensorBoard forgets all from the purged step on
     return SummaryWriter(str(run), purge_step=first_step)
+
+
+def _add_points(events: SummaryWriter, row: Measurement) -> None:
+    for tag, column in TENSORBOARD_TAGS.items():
+        value = getattr(row, column)
+        if not math.isnan(value):
+            events.add_scalar(tag, value, row.step)
 
 
 def _line(row: Measurement, validation: float, progress: float) -> str:

@@ -92,6 +92,21 @@ def test_a_report_that_cannot_be_written_is_told_once_and_ends_nothing(
     assert capsys.readouterr().err.count("The report is missing: ") == 1
 
 
+def test_a_disk_that_takes_no_more_events_ends_nothing(
+    tokens: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter.add_scalar", full)
+    config = run_config(max_steps=6, validate_every_steps=2, tensorboard=True)
+    assert train(tokens, tmp_path, config)["finished"]
+    assert capsys.readouterr().err.count("The log for TensorBoard is missing: ") == 1
+
+
 def test_the_line_tells_the_last_validation_and_the_time_that_is_left(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
