@@ -1,38 +1,74 @@
-"""A network comes in -> how many events a second it composes, with the cache and without, goes out.
+"""A network comes in -> how many events a second each engine composes, beside two peers, goes out.
 
-    python benchmarks/generation.py [--preset default | --checkpoint FILE] [--threads 1]
-        [--positions 512 1024 2000] [--takes 1] [--events 64] [--rounds 5]
+    python benchmarks/generation.py [--network default | --network FILE] [--threads 1 2]
+        [--takes 1 8] [--positions 16 512 1000 2000] [--events 40] [--rounds 5] [--json]
 
-Both sides run the whole loop (network, grammar, sampler) in one process, and the runs alternate;
-the medians count. The peer computes the window anew for every event, as generation without a cache
-does. Speed does not depend on the weights, so a preset is measured with random ones.
+Engines run the whole loop (network, grammar, sampler) after a context of so many events; what is
+counted are events after the first, all takes together. There are two peers: the same network
+computed anew for every event, as without a cache, and transformers' `generate` with its cache and
+its own sampler on the network that `music-gpt export` wrote. All run in one process and in turn,
+and medians count. With one thread seconds are those of the processor, so that other programs on the
+machine count little; with more they are those of the clock, and its load is printed. Speed does not
+depend on the weights, so a preset is measured with random ones. Memory is the peak of a process of
+its own (Linux), less what it held after its imports.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from music_gpt.checkpoint import load_checkpoint
-from music_gpt.config import ModelConfig, SamplingConfig
+from music_gpt.checkpoint import bundled_checkpoint, load_checkpoint, save_checkpoint
+from music_gpt.config import PRESETS, ModelConfig, SamplingConfig
 from music_gpt.events import EOS, VOCAB_SIZE, encode_notes, velocity_in_force
 from music_gpt.generation import Decoder, Engine, Logits, TorchEngine, draw, generate
 from music_gpt.grammar import Ending, Grammar, Ints, Start
-from music_gpt.midi import make_notes
+from music_gpt.hugging_face import export_for_transformers
+from music_gpt.midi import make_notes, piece_from_notes
 from music_gpt.model import GPT
+from music_gpt.pianist import Pianist
 
-PEER_EVENTS = 4
-"""The peer needs seconds for what the cache does at once: so many events are enough."""
+ENGINES = ("torch", "onnx", "onnx-int8")
+PEER = "transformers"
+UNCACHED_EVENTS = 3
+"""Without a cache one event takes as long as many with it: so few are enough."""
+NOTES_PER_SECOND = 11
+"""Of real performances: 41 events a second."""
+PROMPT_SECONDS = 30
+
+Compose = Callable[[int, int, int], float]
+"""(position, takes, events) -> seconds for so many events of each take, after the first."""
 
 
-class Uncached(TorchEngine):
+def seconds_now() -> float:
+    """The processor's seconds with one thread, those of the clock with more."""
+    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
+
+
+# --- the engines and the peers ------------------------------------------------------------------
+
+
+class Uncached:
     """The same network without a cache."""
+
+    name = "uncached"
+
+    def __init__(self, model: GPT) -> None:
+        plain = TorchEngine(model)
+        self.context, self.logits = plain.context, plain.logits
 
     def decoder(self, n_takes: int) -> Decoder:
         """One that computes every window from nothing."""
@@ -64,6 +100,16 @@ class UncachedDecoder:
         self._windows = [self._windows[row] for row in rows]
 
 
+def engine_called(name: str, model: GPT, threads: int) -> Engine:
+    """The engine, made anew, without the user's cache."""
+    if name == "torch":
+        return TorchEngine(model)
+    from music_gpt.onnx_engine import OnnxEngine
+    from music_gpt.onnx_graph import onnx_bytes
+
+    return OnnxEngine(onnx_bytes(model, int8=name == "onnx-int8"), model.config, name, threads)
+
+
 def start_at(position: int) -> Start:
     """A beginning whose context has `position` ids: a scale that never ends."""
     notes = make_notes((i / 8, i / 8 + 0.1, 36 + i % 48, 64) for i in range(position))
@@ -71,21 +117,83 @@ def start_at(position: int) -> Start:
     return Start(context=context, velocity=velocity_in_force(context))
 
 
-def rate(engine: Engine, start: Start, n_takes: int, n_events: int) -> float:
-    """Events a second, all takes together, after the first event of each."""
-    events = generate(engine, start, Ending.after(0, 600.0), SamplingConfig(), range(n_takes))
-    for _ in range(n_takes):
-        next(events)
-    began = time.perf_counter()
-    n_drawn = sum(1 for _ in islice(events, n_events * n_takes))
-    return n_drawn / (time.perf_counter() - began)
+def composing(engine: Engine) -> Compose:
+    """How long our loop takes with this engine."""
+
+    def seconds(position: int, n_takes: int, n_events: int) -> float:
+        start, ending = start_at(position), Ending.after(0, 600.0)
+        events = generate(engine, start, ending, SamplingConfig(), range(n_takes))
+        for _ in range(n_takes):
+            next(events)
+        began = seconds_now()
+        n_drawn = sum(1 for _ in islice(events, n_events * n_takes))
+        return (seconds_now() - began) * n_events * n_takes / n_drawn
+
+    return seconds
 
 
-def first_event_seconds(engine: Engine, start: Start) -> float:
-    """Seconds to the first event: the context has to be heard."""
-    began = time.perf_counter()
-    next(generate(engine, start, Ending.after(0, 600.0), SamplingConfig(), (1,)))
-    return time.perf_counter() - began
+def with_transformers(model: GPT) -> Compose:
+    """How long transformers' loop takes with the network that is written for it."""
+    from transformers import AutoModelForCausalLM, StoppingCriteria
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    with tempfile.TemporaryDirectory() as folder:
+        export_for_transformers(model, {}, folder)
+        peer = AutoModelForCausalLM.from_pretrained(folder)
+
+    class Clock(StoppingCriteria):
+        """Notes when an event was drawn."""
+
+        def __init__(self) -> None:
+            self.ticks: list[float] = []
+
+        def __call__(self, ids: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+            self.ticks.append(seconds_now())
+            return torch.zeros(len(ids), dtype=torch.bool)
+
+    def seconds(position: int, n_takes: int, n_events: int) -> float:
+        clock, context = Clock(), torch.tensor([start_at(position).context] * n_takes)
+        peer.generate(
+            context,
+            attention_mask=torch.ones_like(context),
+            max_new_tokens=n_events + 1,
+            do_sample=True,
+            temperature=1.0,
+            top_k=0,
+            min_p=SamplingConfig().min_p,
+            eos_token_id=None,
+            stopping_criteria=[clock],
+        )
+        return clock.ticks[-1] - clock.ticks[0]
+
+    return seconds
+
+
+# --- what is measured ---------------------------------------------------------------------------
+
+
+def rates(
+    ways: dict[str, Compose], position: int, n_takes: int, n_events: int, rounds: int
+) -> dict[str, float]:
+    """Way -> median of its events a second, all takes together; the ways run in turn."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            n_drawn = UNCACHED_EVENTS if name == "uncached" else n_events
+            seconds[name].append(way(position, n_takes, n_drawn) / (n_drawn * n_takes))
+    return {name: 1 / statistics.median(times) for name, times in seconds.items()}
+
+
+def first_note_seconds(model: GPT, engine: Engine) -> float:
+    """Seconds from the call to the first new note behind half a minute of music."""
+    n_notes = PROMPT_SECONDS * NOTES_PER_SECOND
+    step = 1 / NOTES_PER_SECOND
+    rows = ((i * step, i * step + 0.3, 36 + (7 * i) % 48, 20 + i % 80) for i in range(n_notes))
+    prompt, pianist = piece_from_notes(make_notes(rows)), Pianist(model, engine=engine)
+    began = seconds_now()
+    next(pianist.compose(prompt, seconds=10, seed=1))
+    return seconds_now() - began
 
 
 def overhead_milliseconds(n_events: int = 500) -> float:
@@ -94,45 +202,139 @@ def overhead_milliseconds(n_events: int = 500) -> float:
     rng, sampling = np.random.default_rng(1), SamplingConfig()
     table = rng.standard_normal((n_events, 1, VOCAB_SIZE))
     generator = torch.Generator().manual_seed(1)
-    began = time.perf_counter()
+    began = time.process_time()
     for logits in table:
         noise = torch.empty(logits.shape, dtype=torch.float64).exponential_(generator=generator)
         allowed = np.where(grammar.allowed(), logits, -np.inf)
         grammar.advance(draw(allowed, sampling, -np.log(noise.numpy()))[0])
-    return 1000 * (time.perf_counter() - began) / n_events
+    return 1000 * (time.process_time() - began) / n_events
+
+
+def peak_megabytes(name: str, checkpoint: Path) -> float:
+    """Megabytes that loading the network and composing with it add to a process of its own."""
+    words = [sys.executable, __file__, "--memory-of", name, "--network", str(checkpoint)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)  # noqa: S603 - this file
+    return float(done.stdout.split()[-1])
+
+
+def print_memory(name: str, checkpoint: str) -> None:
+    """In that process: what was added at most, in megabytes."""
+    torch.set_num_threads(1)
+    if name == PEER:
+        import transformers  # noqa: F401 - its import counts as little as the others'
+    elif name != "torch":
+        import music_gpt.onnx_engine
+        import music_gpt.onnx_graph  # noqa: F401
+    before = _peak()
+    if name == PEER:
+        way = with_transformers(load_checkpoint(checkpoint)[0])
+    else:
+        way = composing(_alone(name, checkpoint))
+    way(512, 1, 100)
+    print(_peak() - before)
+
+
+def _alone(name: str, checkpoint: str) -> Engine:
+    return engine_called(name, load_checkpoint(checkpoint)[0], 1)
+
+
+def _peak() -> float:
+    """Megabytes; getrusage would tell those of the process that started this one, too."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
+# --- the tables ---------------------------------------------------------------------------------
+
+
+def network(name: str) -> GPT:
+    """A preset with random weights, or the network in a file."""
+    if name not in PRESETS:
+        return load_checkpoint(name)[0]
+    torch.manual_seed(0)
+    model = GPT(ModelConfig.preset(name)).eval()
+    for parameter in model.parameters():
+        if parameter.ndim == 2:  # a new head is zero: all events would tie
+            torch.nn.init.normal_(parameter, std=0.05)
+    return model
+
+
+def speed_table(
+    model: GPT, options: argparse.Namespace, n_threads: int, n_takes: int
+) -> Iterator[dict[str, Any]]:
+    """One line for each position, printed when it is there."""
+    torch.set_num_threads(n_threads)
+    ways = {name: composing(engine_called(name, model, n_threads)) for name in ENGINES}
+    ways[PEER] = with_transformers(model)
+    if n_takes == 1:
+        ways["uncached"] = composing(Uncached(model))
+    print(f"\n{n_threads} thread(s), {n_takes} take(s): events/s, all takes together")
+    print(f"{'position':>9}" + "".join(f"{name:>14}" for name in ways) + "   best / peers")
+    for position in options.positions:
+        n_events = min(options.events, model.config.context - position - 2)
+        if n_events < UNCACHED_EVENTS:
+            continue
+        found = rates(ways, position, n_takes, n_events, options.rounds)
+        best = max(found[name] for name in ENGINES)
+        ratios = [f"{best / found[peer]:.1f}" for peer in list(ways)[len(ENGINES) :]]
+        line = "".join(f"{rate:14.1f}" for rate in found.values())
+        print(f"{position:>9}{line}   {' / '.join(ratios)}", flush=True)
+        yield {"threads": n_threads, "takes": n_takes, "position": position, **found}
+
+
+def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """All figures of one network."""
+    model = network(name)
+    print(
+        f"\n== {name}: {model.n_parameters / 1e6:.1f} M parameters, {model.config.context} events"
+    )
+    speeds = [
+        line
+        for n_threads in options.threads
+        for n_takes in options.takes
+        for line in speed_table(model, options, n_threads, n_takes)
+    ]
+    torch.set_num_threads(options.threads[0])
+    waits, memory = dict[str, float](), dict[str, float]()
+    for engine in ENGINES:
+        made = engine_called(engine, model, options.threads[0])
+        times = [first_note_seconds(model, made) for _ in range(options.rounds)]
+        waits[engine] = statistics.median(times)
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = Path(folder) / "network.safetensors"
+        save_checkpoint(checkpoint, model, {})
+        memory = {engine: peak_megabytes(engine, checkpoint) for engine in (*ENGINES, PEER)}
+    print(f"\nfirst note behind {PROMPT_SECONDS} s, seconds: {_listed(waits, 2)}")
+    print(f"peak memory, MB: {_listed(memory, 0)}")
+    return {"network": name, "speed": speeds, "first_note_seconds": waits, "megabytes": memory}
+
+
+def _listed(figures: dict[str, float], digits: int) -> str:
+    return ", ".join(f"{name} {figure:.{digits}f}" for name, figure in figures.items())
 
 
 def main() -> None:
     """Read the arguments, print the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--preset", default="default", help="a network with random weights")
-    parser.add_argument("--checkpoint", help="a network that was trained")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--positions", type=int, nargs="+", default=[16, 512, 1024, 1900])
-    parser.add_argument("--takes", type=int, default=1)
-    parser.add_argument("--events", type=int, default=64, help="of each take and round")
+    networks = ["default", str(bundled_checkpoint())]
+    parser.add_argument("--network", nargs="+", default=networks, help="presets or checkpoints")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1])
+    parser.add_argument("--positions", type=int, nargs="+", default=[16, 512, 1000, 2000])
+    parser.add_argument("--takes", type=int, nargs="+", default=[1, 8])
+    parser.add_argument("--events", type=int, default=40, help="of each take and round")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", help="also write the figures to this file")
+    parser.add_argument("--memory-of", choices=[*ENGINES, PEER], help=argparse.SUPPRESS)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    model = (
-        load_checkpoint(options.checkpoint)[0]
-        if options.checkpoint
-        else GPT(ModelConfig.preset(options.preset)).eval()
-    )
-    if not options.checkpoint:  # a new head is zero: all events would tie
-        torch.nn.init.normal_(model.head.weight, std=0.1)
-    print(f"{model.n_parameters / 1e6:.1f} M parameters, {options.threads} threads, medians")
+    if options.memory_of:
+        print_memory(options.memory_of, options.network[0])
+        return
+    print(f"load of the machine {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, medians")
     print(f"grammar and sampler alone: {overhead_milliseconds():.2f} ms an event")
-    print("position  cached/s  uncached/s   ratio  first event")
-    for position in (p for p in options.positions if p < model.config.context):
-        start = start_at(position)
-        cached, plain, waits = [], [], []
-        for _ in range(options.rounds):
-            cached.append(rate(TorchEngine(model), start, options.takes, options.events))
-            plain.append(rate(Uncached(model), start, options.takes, PEER_EVENTS))
-            waits.append(first_event_seconds(TorchEngine(model), start))
-        ours, theirs, wait = (statistics.median(figures) for figures in (cached, plain, waits))
-        print(f"{position:8} {ours:9.0f} {theirs:11.1f} {ours / theirs:7.1f} {wait:10.2f} s")
+    figures = [measure(name, options) for name in options.network]
+    print(f"load of the machine {os.getloadavg()[0]:.1f}")
+    if options.json:
+        Path(options.json).write_text(json.dumps(figures, indent=1))
 
 
 if __name__ == "__main__":
