@@ -7,4 +7,4 @@ from fake_pianist import FakePianist
 from music_gpt.ui import launch
 
 if __name__ == "__main__":
-    launch(FakePianist(pace=6.0), port=int(sys.argv[1]))  # type: ignore[arg-type]
+    launch(FakePianist(pace=3.0), port=int(sys.argv[1]))  # type: ignore[arg-type]
