@@ -125,7 +125,6 @@ def _add_evaluate() -> _Verb:
     )
     verb.add_argument(
         "--precision",
-        type=str,
         choices=["auto", "bf16", "fp32"],
         default="auto",
         help="Arithmetic.",
@@ -140,7 +139,6 @@ def _add_evaluate() -> _Verb:
     verb.add_argument("--sample-seconds", type=float, default=30.0, help="Seconds of each.")
     verb.add_argument(
         "--engine",
-        type=str,
         choices=list(ENGINES),
         default="torch",
         help="What composes them; auto takes the quickest that is installed.",
@@ -207,7 +205,6 @@ def _add_export() -> _Verb:
     verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
     verb.add_argument(
         "--format",
-        type=str,
         choices=["hf", *ENGINES[2:]],
         default="hf",
         help="hf for transformers, or onnx or onnx-int8 for ONNX Runtime.",
@@ -222,7 +219,6 @@ def _add_import() -> _Verb:
     verb.add_argument("file", type=str, help="File that torch.save wrote.")
     verb.add_argument(
         "--from",
-        type=str,
         choices=["chapter14", "music-transformer"],
         required=True,
         help="The program that it comes from.",
@@ -247,7 +243,6 @@ def _add_app() -> _Verb:
 def _add_engine(verb: Parser) -> None:
     verb.add_argument(
         "--engine",
-        type=str,
         choices=ENGINES,
         default="auto",
         help="What runs the network; auto is the quickest that is installed and does it well.",
