@@ -183,12 +183,17 @@ def show_form(takes: list[dict[str, Any]], real: list[Passage], asked: float) ->
         print(f"{what:24} {mine:.1%} of the continuations, {theirs:.1%} of real passages")
 
 
-def show_drift(pianist: Pianist, prompt: Passage, corpus: Corpus, seconds: float) -> None:
+def show_drift(
+    pianist: Pianist, prompt: Passage, corpus: Corpus, seconds: float, out: Path
+) -> None:
     """The last minute of long pieces against their first, composed and real."""
     composition = pianist.compose(prompt.prompt, seconds=seconds, seed=0, variations=TAKES)
     events = compose(composition)
     errors = sum(grammar_errors(composition, take) for take in events)
-    mine = [changes(new_music(composition, take, seconds), seconds) for take in range(TAKES)]
+    for take in range(TAKES):
+        composition.write(out / f"long-{take}.mid", take)
+    composed = [new_music(composition, take, seconds) for take in range(TAKES)]
+    mine = [changes(notes, seconds) for notes in composed]
     theirs = [
         changes(cut_notes(decode_ids(split.piece(i)), 0, seconds), seconds)
         for split in map(corpus.split, corpus.splits)
@@ -206,6 +211,9 @@ def show_drift(pianist: Pianist, prompt: Passage, corpus: Corpus, seconds: float
         mean, size, real_mean, real_size = cells
         far = "" if abs(mean) <= GOAL else f"  beyond {GOAL:.0%}"
         print(f"{name:24}{mean:+8.1%}{size:10.1%}{real_mean:+11.1%}{real_size:10.1%}{far}")
+    edges = np.arange(0.0, seconds + 1.0, MINUTE)
+    a_second = np.mean([np.histogram(n["start"], edges)[0] for n in composed], axis=0) / MINUTE
+    print(f"notes/s by the minute    {' '.join(f'{n:.1f}' for n in a_second)}")
 
 
 def changes(notes: Notes, seconds: float) -> dict[str, float]:
@@ -261,7 +269,7 @@ def main() -> None:
         index = None
     print(report(real, composed, args.seconds, index=index).table())
     if args.minutes:
-        show_drift(pianist, real[0], corpus, args.minutes * MINUTE)
+        show_drift(pianist, real[0], corpus, args.minutes * MINUTE, out)
 
 
 def _struck_after(file: Path, seam: float) -> Notes:
