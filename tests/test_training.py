@@ -256,8 +256,12 @@ def test_padding_is_no_target(tokens: Path) -> None:
     module = Training(random_network(), run_config(), 10.0)
     batch = torch.full((2, 33), 389)
     batch[:, :9] = torch.randint(0, 388, (2, 9))
-    assert torch.equal(
-        module.training_step(batch, 0).detach(), module.training_step(batch[:, :9], 0).detach()
+    # a longer row is summed in another order: equal to rounding
+    torch.testing.assert_close(
+        module.training_step(batch, 0).detach(),
+        module.training_step(batch[:, :9], 0).detach(),
+        atol=1e-5,
+        rtol=0,
     )
     only_padding = module.training_step(torch.full((2, 33), 389), 0)
     assert float(only_padding.detach()) == 0.0
