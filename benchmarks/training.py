@@ -146,7 +146,7 @@ def bare(task: Task, steps: int, _: Path) -> Run:
 def chapter14(task: Task, steps: int, _: Path) -> Run:
     """The chapter's recipe, but that dropout leaves the attention weights alone."""
     torch.manual_seed(1)
-    network = {"positions": "learned", "zero_init": False, "dropout": 0.1}
+    network = {"positions": "learned", "zero_init": False, "init_std": 0.02, "dropout": 0.1}
     model = GPT(ModelConfig(**SHAPE, context=task.context, **network))  # type: ignore[arg-type]
     split = task.corpus.split("train")
     heads = [split.piece(i)[: CHAPTER_TOKENS + 1] for i in range(split.n_pieces)]

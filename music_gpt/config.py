@@ -101,6 +101,8 @@ class ModelConfig:
     """Whether queries and keys are RMS-normalised per head; breaks the Hugging Face mapping."""
     zero_init: bool = True
     """Whether the last projection of each residual part starts at zero."""
+    init_std: float = 0.0
+    """Standard deviation of the matrices of the blocks at the start; 0 for 1 / sqrt(inputs)."""
     dropout: float = 0.0
     """Share of activations dropped after the embedding and after each residual part."""
 
@@ -142,6 +144,7 @@ class ModelConfig:
             self.d_head,
             "even for rotary positions",
         )
+        _check(self, "init_std", _within(self.init_std, 0, 1), "between 0 and 1")
         _check(self, "norm", self.norm in ("pre", "post"), "'pre' or 'post'")
         _check(self, "activation", self.activation in ("gelu", "relu"), "'gelu' or 'relu'")
         _check(self, "positions", self.positions in ("rope", "learned"), "'rope' or 'learned'")
@@ -194,7 +197,7 @@ PRESETS: dict[str, ModelConfig] = {
     "small": ModelConfig(n_layers=4, d_model=256, d_ff=1024, n_heads=4, n_kv_heads=4, context=1024),
     "tiny": ModelConfig(n_layers=2, d_model=64, d_ff=256, n_heads=2, n_kv_heads=2, context=256),
     # chapter 14 of "Learn Generative AI with PyTorch": GPT-2 blocks over the 390 events
-    "chapter14": ModelConfig(positions="learned", zero_init=False, dropout=0.1),
+    "chapter14": ModelConfig(positions="learned", zero_init=False, init_std=0.02, dropout=0.1),
     # the text network of the same book: 3 blocks over a vocabulary of 10,600 words
     "text-3x256": ModelConfig(
         n_layers=3,
@@ -206,6 +209,7 @@ PRESETS: dict[str, ModelConfig] = {
         vocab_size=10_600,
         positions="learned",
         zero_init=False,
+        init_std=0.02,
         dropout=0.1,
     ),
     # the network of Karpathy's lecture "Let's build GPT": ReLU, heads without bias
@@ -222,11 +226,17 @@ PRESETS: dict[str, ModelConfig] = {
         qkv_bias=False,
         head_bias=True,
         zero_init=False,
+        init_std=0.02,
         dropout=0.2,
     ),
     # "Attention is all you need", decoder blocks without the cross-attention
     "original-2017": ModelConfig(
-        norm="post", activation="relu", positions="learned", zero_init=False, dropout=0.1
+        norm="post",
+        activation="relu",
+        positions="learned",
+        zero_init=False,
+        init_std=0.02,
+        dropout=0.1,
     ),
 }
 

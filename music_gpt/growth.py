@@ -22,8 +22,10 @@ from music_gpt.config import ModelConfig
 from music_gpt.errors import InputError
 from music_gpt.model import GPT, Block
 
-MAY_DIFFER = {"n_layers", "d_model", "d_ff", "n_heads", "n_kv_heads", "context", "dropout"}
-"""Fields of the configuration in which the larger network may differ; `zero_init` is no matter."""
+MAY_DIFFER = {"n_layers", "d_model", "d_ff", "n_heads", "n_kv_heads", "context", "dropout"} | {
+    *("zero_init", "init_std")  # of no matter to a network that is trained
+}
+"""Fields of the configuration in which the larger network may differ."""
 
 
 def grown(small: GPT, config: ModelConfig) -> GPT:
@@ -61,7 +63,7 @@ def _require_growth(small: ModelConfig, large: ModelConfig) -> None:
     same = all(
         getattr(small, knob.name) == getattr(large, knob.name)
         for knob in dataclasses.fields(ModelConfig)
-        if knob.name not in MAY_DIFFER | {"zero_init"}
+        if knob.name not in MAY_DIFFER
     )
     m, rest = divmod(large.d_model, small.d_model)
     grows = (

@@ -23,7 +23,8 @@ from music_gpt.errors import InputError
 
 ROPE_BASE = 10_000.0
 NORM_EPS = 1e-5
-INIT_STD = 0.02
+EMBEDDING_STD = 0.02
+"""Spread of the embeddings and of the head at the start, as in GPT-2."""
 
 
 def rope_table(n_positions: int, d_head: int) -> tuple[Tensor, Tensor]:
@@ -217,20 +218,31 @@ class GPT(nn.Module):
         self._initialise()
 
     def _initialise(self) -> None:
-        """GPT-2's normal weights; the last projection of each residual part zero or scaled down."""
+        """Normal weights; the last projection of each residual part zero or scaled down as GPT-2's.
+
+        With a spread of 1 / sqrt(inputs) queries and keys begin with entries of about 1. With the
+        0.02 of GPT-2 attention begins almost flat, and a short training loses much of what it has
+        to finding its way out (see docs/ablations.md).
+        """
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
-                nn.init.normal_(module.weight, std=INIT_STD)
+                nn.init.normal_(module.weight, std=EMBEDDING_STD)
             if isinstance(module, nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
-        zero = self.config.zero_init
-        residual_std = 0.0 if zero else INIT_STD / math.sqrt(2 * self.config.n_layers)
+        zero, shrink = self.config.zero_init, 1 / math.sqrt(2 * self.config.n_layers)
         for block in self.blocks:
             assert isinstance(block, Block)
-            for linear in (block.attention.proj, block.feed_forward.down):
-                nn.init.normal_(linear.weight, std=residual_std)
+            attention, feed_forward = block.attention, block.feed_forward
+            for linear in (attention.qkv, feed_forward.up):
+                nn.init.normal_(linear.weight, std=self._init_std(linear))
+            for linear in (attention.proj, feed_forward.down):
+                std = 0.0 if zero else self._init_std(linear) * shrink
+                nn.init.normal_(linear.weight, std=std)
         if zero and not self.config.tie_head:
             nn.init.zeros_(self.head.weight)
+
+    def _init_std(self, linear: nn.Linear) -> float:
+        return self.config.init_std or linear.in_features**-0.5
 
     def forward(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
         """Logits of the token after each of `ids`.

@@ -57,6 +57,7 @@ BAD: list[tuple[type, str, list[Any], str]] = [
     (ModelConfig, "tie_head", [1], "true or false"),
     (ModelConfig, "qk_norm", ["no"], "true or false"),
     (ModelConfig, "zero_init", [[]], "true or false"),
+    (ModelConfig, "init_std", [-0.1, 2, math.nan, "0.02"], "between 0 and 1"),
     (ModelConfig, "dropout", [-0.1, 1, 1.5, math.nan, "0.1", 10**400], "at least 0 and below 1"),
     (DataConfig, "batch_size", [0, -1, 1.5, "8"], "a whole number from 1 up"),
     (DataConfig, "transpose", [-1, 13, 1.5], "a whole number between 0 and 12"),

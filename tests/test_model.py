@@ -509,6 +509,15 @@ def test_the_residual_projections_start_smaller_the_deeper_the_network_is() -> N
     assert block.attention.proj.weight.std().item() == pytest.approx(0.02 / 4, rel=0.02)
 
 
+def test_queries_and_keys_of_a_new_network_have_entries_of_about_one_whatever_its_width() -> None:
+    for name in ("default", "small"):
+        torch.manual_seed(0)
+        config = dataclasses.replace(PRESETS[name], n_layers=1)
+        qkv = GPT(config).blocks[0].attention.qkv
+        x = torch.randn(500, config.d_model)
+        assert qkv(x).std().item() == pytest.approx(1.0, rel=0.03)
+
+
 def test_dropout_acts_in_training_only() -> None:
     model = shaken(ModelConfig(**SHRUNK, dropout=0.3))
     ids = some_ids(model.config, 1, 12)
