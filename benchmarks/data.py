@@ -4,7 +4,9 @@
 
 The peer is what most training scripts do: random offsets into one long array of tokens, without
 augmentation, copied row by row. Both run in turns in one process tree, with and without loader
-processes, and the best round counts: what else the machine does can only slow a round down.
+processes, and the best round counts: what else the machine does can only slow a round down. The
+figures by processor time tell what a machine with cores to spare delivers: a loader process makes
+so much of one core's time, and taking a batch costs the training so long.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from music_gpt.corpus import Corpus, Split
 from music_gpt.data import CropBatches, loader
 
 ROUNDS = 3
+N_BATCHES = 40
 
 
 class RandomOffsets(IterableDataset[Tensor]):
@@ -51,6 +54,7 @@ def main() -> None:
     torch.set_num_threads(1)
     split = Corpus.open(options.tokens).split("train")
     ours = CropBatches(split, options.context, DataConfig(batch_size=options.batch_size), seed=1)
+    _processor_figures(ours)
     peer = RandomOffsets(split, options.context, options.batch_size)
     for workers in sorted({0, options.workers}):
         loaders = [loader(dataset, workers, pin=False) for dataset in (ours, peer)]
@@ -59,6 +63,25 @@ def main() -> None:
             f"{workers} loader processes: {mine / 1e6:.2f} M tokens/s with augmentation, "
             f"{theirs / 1e6:.2f} M plain random offsets: {mine / theirs:.2f} times"
         )
+
+
+def _processor_figures(dataset: CropBatches) -> None:
+    """Print what making and taking a batch costs in seconds of the processor."""
+    began = time.process_time()
+    for number in range(N_BATCHES):
+        dataset.batch(number)
+    made = (time.process_time() - began) / N_BATCHES
+    source = iter(loader(dataset, 1, pin=False))
+    next(source)
+    began = time.process_time()
+    for _ in range(N_BATCHES):
+        next(source)
+    taken = (time.process_time() - began) / N_BATCHES
+    n_tokens = dataset.config.batch_size * dataset.context
+    print(
+        f"by processor time, a loader process makes {n_tokens / made / 1e6:.1f} M tokens/s; taking "
+        f"a batch of {dataset.config.batch_size} × {dataset.context:,} costs {taken * 1e3:.1f} ms"
+    )
 
 
 def _alternate(loaders: list[DataLoader[Tensor]], seconds: float) -> list[float]:
