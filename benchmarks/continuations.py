@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 import music_gpt
 from data_prep.prepare import prepare
+from music_gpt.composition import Composition
 from music_gpt.config import ENGINES, PrepareConfig
 from music_gpt.corpus import Corpus, Split
 from music_gpt.errors import InputError
@@ -38,7 +39,7 @@ from music_gpt.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, decode_ids, en
 from music_gpt.likeness import OriginalityIndex
 from music_gpt.midi import cut_notes, read_piece
 from music_gpt.notes import Notes
-from music_gpt.pianist import Composition, Pianist
+from music_gpt.pianist import Pianist
 from music_gpt.samples import CLOSE_SECONDS, TAKES, Passage, new_music, passages, report
 from music_gpt.style import drift, means, statistics
 from music_gpt.tokenizer import count_errors
@@ -140,7 +141,10 @@ def all_takes(
 ) -> list[dict[str, Any]]:
     """The facts of all takes; those that lie in `out` are not composed again."""
     log = out / "continuations.jsonl"
-    asked = {"sha256": pianist.card["sha256"], "seconds": args.seconds, "split": args.split}
+    names = ("checkpoint_sha256", "engine", "temperature", "min_p")
+    settings = pianist.compose().settings()  # nothing is composed yet
+    asked = {name: settings[name] for name in names}
+    asked |= {"seconds": args.seconds, "split": args.split}
     lines = log.read_text().splitlines() if log.exists() else []
     if lines and json.loads(lines[0]) != asked:
         sys.exit(f"{out} holds continuations of other settings; choose another --out.")
