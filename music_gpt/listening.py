@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from music_gpt.composition import Composition
 from music_gpt.corpus import Corpus
 from music_gpt.drawing import piano_roll_png
 from music_gpt.errors import InputError
@@ -24,7 +25,7 @@ from music_gpt.files import plain_errors, whole_file
 from music_gpt.midi import cut_notes, write_midi
 from music_gpt.model import GPT
 from music_gpt.notes import Notes
-from music_gpt.pianist import Composition, Pianist
+from music_gpt.pianist import Pianist
 from music_gpt.run_folder import SAMPLES
 from music_gpt.run_report import SAMPLES_LIST
 from music_gpt.watching import Moment

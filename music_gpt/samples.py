@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from music_gpt.composition import Composition
 from music_gpt.config import SamplingConfig
 from music_gpt.corpus import Split
 from music_gpt.errors import InputError
@@ -24,7 +25,7 @@ from music_gpt.events import FRAMES_PER_SECOND, decode_ids
 from music_gpt.likeness import CERTAIN_NOTES, OriginalityIndex, SharedRun
 from music_gpt.midi import cut_notes
 from music_gpt.notes import Notes
-from music_gpt.pianist import Composition, Pianist
+from music_gpt.pianist import Pianist
 from music_gpt.style import Agreement, Statistics, compare, means, statistics
 
 PROMPT_SECONDS = 15.0

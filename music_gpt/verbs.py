@@ -28,10 +28,10 @@ from music_gpt.parsing import Parser
 from music_gpt.settings import SECTIONS
 
 if TYPE_CHECKING:
+    from music_gpt.composition import Composition
     from music_gpt.corpus import Split
     from music_gpt.midi import Piece
     from music_gpt.model import GPT
-    from music_gpt.pianist import Composition
     from music_gpt.samples import SampleReport
 
 

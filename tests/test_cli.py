@@ -17,9 +17,9 @@ from small import melody, random_network, run_config, tokens_folder
 
 from music_gpt import audio, cli, verbs
 from music_gpt.checkpoint import load_checkpoint, save_checkpoint
+from music_gpt.composition import Composition
 from music_gpt.corpus import Corpus
 from music_gpt.midi import read_piece, write_midi
-from music_gpt.pianist import Composition
 
 ROOT = Path(__file__).parent.parent
 VERBS = {

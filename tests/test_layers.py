@@ -19,7 +19,8 @@ READING_ORDER = [
     *("model", "growth", "checkpoint", "hugging_face", "foreign", "optimizer"),
     *("learning", "peak", "run_folder", "run_report", "stopping", "watching"),
     *("keeper", "training"),
-    *("grammar", "generation", "onnx_graph", "onnx_engine", "engines", "hearing", "pianist"),
+    *("grammar", "generation", "onnx_graph", "onnx_engine", "engines", "checking", "hearing"),
+    *("composition", "pianist"),
     *(
         "style",
         "samples",

@@ -15,6 +15,7 @@ from midi_bytes import file, meta, press, program, release
 
 import music_gpt
 from music_gpt.checkpoint import save_checkpoint
+from music_gpt.composition import ComposedNote, Composition, settings_text
 from music_gpt.config import ModelConfig, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, encode_notes
@@ -29,7 +30,7 @@ from music_gpt.midi import (
 )
 from music_gpt.model import GPT
 from music_gpt.notes import NOTE_DTYPE, Notes
-from music_gpt.pianist import ComposedNote, Composition, Pianist, settings_text
+from music_gpt.pianist import Pianist
 
 CONTEXT = 128
 CHORD = make_notes([(0.0, 0.5, 72, 70), (0.5, 2.0, 60, 66), (0.5, 2.0, 64, 66), (0.6, 1.5, 67, 90)])

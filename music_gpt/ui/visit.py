@@ -22,8 +22,9 @@ from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.pianist import DEFAULT_SEED_LIMIT, MAX_GIVEN_SEED
 
 if TYPE_CHECKING:
+    from music_gpt.composition import Composition
     from music_gpt.midi import Piece
-    from music_gpt.pianist import Composition, Pianist
+    from music_gpt.pianist import Pianist
 
 RollValue = dict[str, Any]
 """What the roll is given: plain numbers and strings only, because numpy floats reach the browser
