@@ -255,11 +255,17 @@ class DataConfig:
     """Largest shift of all velocities of a crop, in the 32 bins; 0 leaves them alone."""
     workers: int = 0
     """Processes that prepare batches; 0 does it in the training process."""
+    first_context: int = 0
+    """Tokens of a crop that the network sees at once when the run begins, doubled again and again
+    until it sees the whole crop; 0 shows it whole from the start."""
+    context_warmup: float = 0.5
+    """First share of the run in which the network sees less than the whole crop."""
 
     def __post_init__(self) -> None:
         _take_plain_numbers(self)
         for name, low, high, allowed in (
             ("batch_size", 1, math.inf, "a whole number from 1 up"),
+            ("first_context", 0, MAX_CONTEXT, f"a whole number between 0 and {MAX_CONTEXT:,}"),
             ("transpose", 0, 12, "a whole number between 0 and 12"),
             ("velocity_bins", 0, 8, "a whole number between 0 and 8"),
             ("workers", 0, 64, "a whole number between 0 and 64"),
@@ -267,6 +273,7 @@ class DataConfig:
             value = getattr(self, name)
             _require(_whole(value, low, high), name, value, allowed)
         _check(self, "stretch", _within(self.stretch, 0, 0.5), "between 0 and 0.5")
+        _check(self, "context_warmup", _within(self.context_warmup, 0, 1), "between 0 and 1")
 
 
 @dataclass(frozen=True)
@@ -417,6 +424,16 @@ class RunConfig:
     data: DataConfig = field(default_factory=DataConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        first, context = self.data.first_context, self.model.context
+        times, rest = divmod(context, first or context)
+        _require(
+            rest == 0 and times.bit_count() == 1,
+            "first_context",
+            first,
+            f"0, or the context ({context:,}) halved again and again",
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Nested plain dicts, for checkpoints and logs."""

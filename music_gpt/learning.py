@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from music_gpt.config import RunConfig
 from music_gpt.events import PAD
 from music_gpt.model import GPT, token_nats
-from music_gpt.optimizer import EMA, MuonAdamW, lr_factor, weight_decay_factor
+from music_gpt.optimizer import EMA, MuonAdamW, context_at, lr_factor, weight_decay_factor
 
 
 def batch_nats(model: GPT, batch: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,6 +61,9 @@ class Training(pl.LightningModule):
 
     def training_step(self, batch: Tensor, _: int) -> Tensor:
         """batch (B, T + 1) -> mean nats per token over the targets that are no padding."""
+        size = context_at(self.config, self.progress)
+        if size < self.config.model.context:  # the last token of a window heads the next one
+            batch = batch.unfold(1, size + 1, size).flatten(0, 1)  # (B T / size, size + 1)
         nats, count = self.nats(batch)
         loss = nats / count.clamp(min=1)
         self.loss_sum = self.loss_sum.to(loss.device) + loss.detach()

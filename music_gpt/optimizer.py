@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from music_gpt.config import OptimConfig
+from music_gpt.config import OptimConfig, RunConfig
 from music_gpt.model import GPT
 
 EMA_WARMUP = 10
@@ -192,6 +192,24 @@ def weight_decay_factor(config: OptimConfig, progress: float) -> float:
     0.75
     """
     return 1.0 - min(progress, 1.0) if config.weight_decay_schedule == "linear" else 1.0
+
+
+def context_at(config: RunConfig, progress: float) -> int:
+    """Tokens that the network sees at once at `progress` (0 to 1) of the run.
+
+    A network learns from short passages first what goes with what, and sooner; see
+    docs/ablations.md. Every length has an equal part of `context_warmup`.
+
+    >>> from music_gpt.config import DataConfig
+    >>> data = DataConfig(first_context=512, context_warmup=0.5)
+    >>> [context_at(RunConfig(data=data), p) for p in (0, 0.24, 0.25, 0.49, 0.5, 1)]
+    [512, 512, 1024, 1024, 2048, 2048]
+    """
+    context, first = config.model.context, config.data.first_context
+    if not first or progress >= config.data.context_warmup:
+        return context
+    doublings = (context // first).bit_length() - 1
+    return int(first << int(doublings * progress / config.data.context_warmup))
 
 
 class EMA:

@@ -64,6 +64,8 @@ BAD: list[tuple[type, str, list[Any], str]] = [
     (DataConfig, "stretch", [-0.1, 0.6, math.nan, math.inf, "0.1"], "between 0 and 0.5"),
     (DataConfig, "velocity_bins", [-1, 9, 0.5], "a whole number between 0 and 8"),
     (DataConfig, "workers", [-1, 65, None], "a whole number between 0 and 64"),
+    (DataConfig, "first_context", [-1, 1.5, None, 10**6], "a whole number between 0 and 131,072"),
+    (DataConfig, "context_warmup", [-0.1, 1.1, math.nan], "between 0 and 1"),
     (OptimConfig, "optimizer", ["adam", "Muon", None], "'muon' or 'adamw'"),
     (OptimConfig, "muon_lr", [0, -0.02, math.nan, math.inf, "0.02"], "a number above 0"),
     (OptimConfig, "muon_momentum", [-0.1, 1, math.nan], "at least 0 and below 1"),
@@ -251,6 +253,14 @@ def test_an_unknown_field_names_itself_and_a_newer_version() -> None:
     expected = "unknown fields (n_experts, window); it was written by a newer version, so update"
     with pytest.raises(InputError, match=re.escape(expected)):
         ModelConfig.from_dict({"n_layers": 2, "window": 64, "n_experts": 8})
+
+
+@pytest.mark.parametrize("first", [3, 100, 4096, 96])
+def test_the_first_context_is_the_context_halved_again_and_again(first: int) -> None:
+    with pytest.raises(InputError, match=r"first_context is .* halved again and again"):
+        RunConfig(data=DataConfig(first_context=first))
+    assert RunConfig(data=DataConfig(first_context=2048)).data.first_context == 2048
+    assert RunConfig(data=DataConfig(first_context=1)).data.first_context == 1
 
 
 def test_bad_values_from_a_file_are_checked_like_any_other() -> None:

@@ -26,7 +26,7 @@ from music_gpt import files, keeper, run_folder, training, watching
 from music_gpt.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.errors import InputError
 from music_gpt.keeper import Keeper, Nats
-from music_gpt.learning import Training
+from music_gpt.learning import Training, batch_nats
 from music_gpt.model import GPT
 from music_gpt.optimizer import MuonAdamW, lr_factor
 from music_gpt.run_folder import LOG_COLUMNS, STATE_KEYS, read_log
@@ -250,6 +250,32 @@ def test_accumulated_batches_make_the_step_of_one_large_batch(tokens: Path, tmp_
     assert float(logs[0]["train_nats_per_token"]) == pytest.approx(
         float(logs[1]["train_nats_per_token"]), abs=1e-4
     )
+
+
+def test_a_run_sees_short_passages_first_and_every_target_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_pieces = tokens_folder(tmp_path / "tokens", {"train": [320, 320]})
+    shapes: list[tuple[int, ...]] = []
+
+    def seen(model: torch.nn.Module, batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        shapes.append(tuple(batch.shape))
+        return batch_nats(model, batch)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("music_gpt.learning.batch_nats", seen)
+    data = {"batch_size": 2, "first_context": 8, "context_warmup": 0.5}
+    result = train(long_pieces, tmp_path / "run", run_config(data=data, max_steps=8))
+    assert shapes == [(8, 9), (8, 9), (4, 17), (4, 17), *4 * [(2, 33)]]
+    assert result["tokens"] == 8 * 2 * 32
+
+
+def test_windows_of_a_batch_are_its_passages_in_order() -> None:
+    config = run_config(data={"first_context": 8}, max_steps=8)
+    module = Training(random_network(), config, 10.0)
+    batch = torch.randint(0, 388, (2, 33), generator=torch.Generator().manual_seed(1))
+    passages = [row[start : start + 9] for row in batch for start in (0, 8, 16, 24)]
+    alone = torch.stack([module.nats(passage[None])[0] for passage in passages]).sum() / 64
+    torch.testing.assert_close(module.training_step(batch, 0), alone)
 
 
 def test_padding_is_no_target(tokens: Path) -> None:
