@@ -5,7 +5,6 @@ The module knows notes and the prompt, but neither the network nor how events ar
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from music_gpt.events import (
 from music_gpt.hearing import Prompt
 from music_gpt.midi import make_notes, to_pretty_midi, write_midi
 from music_gpt.notes import NOTE_DTYPE, Notes
+from music_gpt.recipe import settings_text
 
 if TYPE_CHECKING:
     from pretty_midi import PrettyMIDI
@@ -202,12 +202,3 @@ class Composition:
         notes["start"] -= self.seam_seconds
         notes["end"] -= self.seam_seconds
         return notes
-
-
-def settings_text(settings: Mapping[str, Any]) -> str:
-    """What goes into a MIDI file as a text event: all that made the take, as one line of JSON.
-
-    >>> settings_text({"seed": 7})
-    'music-gpt {"seed": 7}'
-    """
-    return f"music-gpt {json.dumps(dict(settings), sort_keys=True, ensure_ascii=False)}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -28,6 +28,7 @@ from music_gpt.hearing import Prompt, hear
 from music_gpt.midi import Piece, PieceLike, as_piece, read_piece
 from music_gpt.model import GPT
 from music_gpt.notes import NOTE_DTYPE
+from music_gpt.recipe import check_prompt, prompt_from_file, prompt_settings, read_recipe
 
 if TYPE_CHECKING:
     from pretty_midi import PrettyMIDI
@@ -40,6 +41,7 @@ MAX_GIVEN_SEED = MAX_SEED - MAX_VARIATIONS
 """Each take has a seed of its own, from the given one up."""
 DEFAULT_SEED_LIMIT = 2**31
 """Seeds that are drawn, rather than given, stay below it: short enough to copy by hand."""
+_KNOBS = tuple(field.name for field in fields(SamplingConfig))
 
 
 def load(
@@ -158,8 +160,6 @@ class Pianist:
             )
         piece = None if prompt is None else _as_prompt(prompt, tracks)
         heard = self._hear(piece, prompt_seconds, sampling.max_wait_seconds, prompt_end_seconds)
-        ending = Ending.after(heard.start.seam, seconds, own=end)
-        seeds = [seed + take for take in range(variations)]
         settings = {
             "music_gpt": __version__,
             **self._name(),
@@ -172,10 +172,55 @@ class Pianist:
             "prompt_end_seconds": prompt_end_seconds,
             "tracks": None if piece is None else _some_tracks(piece),
             "include_prompt": bool(include_prompt),
+            **prompt_settings(heard.start, include_prompt=bool(include_prompt)),
             **asdict(sampling),
         }
+        return self._begin(heard, settings)
+
+    def again(self, file: str | Path, prompt: PieceLike | None = None) -> Composition:
+        """The take in a MIDI file that music-gpt wrote, composed again: the same notes.
+
+        file: holds the settings and, unless it was written without it, the prompt.
+        prompt: what the take goes on from, for a file that does not hold it.
+
+        Raises:
+            InputError: the file does not tell how it was made, another checkpoint or engine made
+                it, or its prompt is needed, or this is not its prompt.
+        """
+        settings = read_recipe(file)
+        self._check_made_here(file, settings)
+        settings = {**_checked(settings), "music_gpt": __version__}
+        if prompt is None:
+            heard = prompt_from_file(file, settings)
+        else:
+            piece = _as_prompt(prompt, settings["tracks"])
+            part = (settings["prompt_seconds"], settings["max_wait_seconds"])
+            heard = self._hear(piece, *part, settings["prompt_end_seconds"])
+            check_prompt(heard.start, settings, "The prompt")
+        return self._begin(heard, settings)
+
+    def _begin(self, heard: Prompt, settings: Mapping[str, Any]) -> Composition:
+        """The takes that these settings describe."""
+        ending = Ending.after(heard.start.seam, settings["seconds"], own=settings["end"])
+        seeds = [settings["seed"] + take for take in range(settings["variations"])]
+        sampling = SamplingConfig(**{name: settings[name] for name in _KNOBS})
         events = generate(self._engine, heard.start, ending, sampling, seeds)
         return Composition(events, heard, settings)
+
+    def _check_made_here(self, file: str | Path, settings: Mapping[str, Any]) -> None:
+        """Raise `InputError` unless this network made the file, in this engine."""
+        theirs, mine = settings.get("checkpoint_sha256"), self.card.get("sha256")
+        if theirs != mine:
+            raise InputError(
+                f"{file} was composed by the checkpoint {settings.get('checkpoint')} (sha256 "
+                f"{str(theirs)[:12]}), but this is {self.card.get('file')} ({str(mine)[:12]}); "
+                "give that one with --checkpoint."
+            )
+        if settings.get("engine") != self._engine.name:
+            raise InputError(
+                f"{file} was composed in the engine {settings.get('engine')}, whose notes may "
+                f"differ from those of {self._engine.name}; choose that one with --engine."
+            )
 
     def _hear(
         self, piece: Piece | None, seconds: float | None, longest_wait: float, end: float | None
@@ -211,6 +256,25 @@ class Pianist:
         for _ in composition:
             pass
         return [composition.midi(take) for take in range(composition.n_takes)]
+
+
+def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that were read from a file, each of its kind and within its bounds."""
+    sampling = SamplingConfig(**{name: settings[name] for name in _KNOBS if name in settings})
+    return {
+        **settings,
+        "seconds": number("seconds", settings.get("seconds"), MIN_SECONDS, MAX_SECONDS),
+        "seed": whole("seed", settings["seed"], 0, MAX_SEED),
+        "variations": 1,
+        "prompt_seconds": _part_seconds("prompt_seconds", settings.get("prompt_seconds")),
+        "prompt_end_seconds": _part_seconds(
+            "prompt_end_seconds", settings.get("prompt_end_seconds")
+        ),
+        "tracks": settings.get("tracks"),
+        "include_prompt": settings.get("include_prompt") is not False,
+        "end": settings.get("end") is True,
+        **asdict(sampling),
+    }
 
 
 def _as_prompt(prompt: PieceLike, tracks: Sequence[int | str] | None) -> Piece:

@@ -1,42 +1,40 @@
 """Words on the command line -> work done: the verbs of `music-gpt`, and the parser that knows them.
 
-With --json one JSON object goes to standard output; everything else goes to standard error. What a
-verb needs is imported inside it: Lightning and Gradio take seconds, and most verbs need neither.
+What a verb needs is imported inside it: Lightning and Gradio take seconds, and most verbs need
+neither. The verbs that compose are in `music_gpt.composing`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from docstring_parser import parse_from_object
 from jsonargparse import Namespace, set_parsing_settings
 
-from music_gpt.config import (
-    ENGINES,
-    PrepareConfig,
-    RunConfig,
-    SamplingConfig,
-)
+from music_gpt.composing import add_generate
+from music_gpt.config import ENGINES, PrepareConfig, RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import require_writable
 from music_gpt.parsing import Parser
 from music_gpt.settings import SECTIONS
+from music_gpt.words import (
+    Verb,
+    add_engine,
+    add_flags,
+    add_tracks,
+    from_flags,
+    print_json,
+    read_chosen,
+    say,
+)
 
 if TYPE_CHECKING:
-    from music_gpt.composition import Composition
     from music_gpt.corpus import Split
-    from music_gpt.midi import Piece
     from music_gpt.model import GPT
     from music_gpt.samples import SampleReport
-
-
-_Config = TypeVar("_Config", PrepareConfig, SamplingConfig)
-
 
 MAX_PORT = 65_535
 
@@ -63,7 +61,7 @@ def _parser() -> tuple[Parser, dict[str, Callable[[Namespace], None]]]:
     )
     verbs = parser.add_subcommands(dest="verb", required=False)
     functions: dict[str, Callable[[Namespace], None]] = {}
-    adds = (_add_prepare, _add_train, _add_evaluate, _add_generate, _add_originality)
+    adds = (_add_prepare, _add_train, _add_evaluate, add_generate, _add_originality)
     for add in (*adds, _add_render, _add_export, _add_import, _add_app):
         name, verb, function = add()
         summary = str(function.__doc__).splitlines()[0]
@@ -73,10 +71,7 @@ def _parser() -> tuple[Parser, dict[str, Callable[[Namespace], None]]]:
     return parser, functions
 
 
-_Verb = tuple[str, Parser, Callable[[Namespace], None]]
-
-
-def _add_prepare() -> _Verb:
+def _add_prepare() -> Verb:
     verb = Parser()
     verb.add_argument("--midi", type=str, default=None, help="Folder of MIDI files.")
     verb.add_argument("--out", type=str, required=True, help="Tokens folder to write.")
@@ -87,11 +82,11 @@ def _add_prepare() -> _Verb:
         "--litdata", type=str, default=None, help="Also write the pieces of --out for LitData here."
     )
     verb.add_argument("--json", action="store_true", help="Print the report as one JSON object.")
-    _add_flags(verb, PrepareConfig)
+    add_flags(verb, PrepareConfig)
     return "prepare", verb, prepare
 
 
-def _add_train() -> _Verb:
+def _add_train() -> Verb:
     verb = Parser()
     verb.add_argument("--config", action="config", help="YAML file; see configs/.")
     verb.add_argument("--tokens", type=str, required=True, help="Tokens folder.")
@@ -110,7 +105,7 @@ def _add_train() -> _Verb:
     return "train", verb, train
 
 
-def _add_evaluate() -> _Verb:
+def _add_evaluate() -> Verb:
     verb = Parser()
     verb.add_argument("--tokens", type=str, required=True, help="Tokens folder.")
     verb.add_argument("--split", type=str, default="validation", help="Which split to score.")
@@ -147,35 +142,7 @@ def _add_evaluate() -> _Verb:
     return "evaluate", verb, evaluate
 
 
-def _add_generate() -> _Verb:
-    verb = Parser()
-    verb.add_argument("--prompt", type=str, default=None, help="MIDI file to continue.")
-    verb.add_argument("--prompt-seconds", type=float, default=None, help="Use only its last part.")
-    verb.add_argument(
-        "--prompt-end",
-        type=float,
-        default=None,
-        help="Continue it from this second on; default: its end.",
-    )
-    _add_tracks(verb)
-    verb.add_argument("--seconds", type=float, default=30.0, help="Seconds of new music.")
-    verb.add_argument("--out", type=str, required=True, help="MIDI file to write.")
-    verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
-    _add_engine(verb)
-    verb.add_argument(
-        "--variations", type=int, default=1, help="Takes; more than one are numbered in --out."
-    )
-    verb.add_argument("--seed", type=int, default=None, help="Default: a random one, told.")
-    verb.add_argument(
-        "--continuation-only", action="store_true", help="Leave the prompt out of the file."
-    )
-    verb.add_argument("--end", action="store_true", help="Let the music find its own ending.")
-    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
-    _add_flags(verb, SamplingConfig)
-    return "generate", verb, generate
-
-
-def _add_originality() -> _Verb:
+def _add_originality() -> Verb:
     verb = Parser()
     verb.add_argument("midi", type=str, help="MIDI file.")
     verb.add_argument(
@@ -187,20 +154,20 @@ def _add_originality() -> _Verb:
         default=None,
         help="Without the tokens: originality.npz, or the folder of a run that has it.",
     )
-    _add_tracks(verb)
+    add_tracks(verb)
     verb.add_argument("--json", action="store_true", help="Print one JSON object.")
     return "originality", verb, originality
 
 
-def _add_render() -> _Verb:
+def _add_render() -> Verb:
     verb = Parser()
     verb.add_argument("midi", type=str, help="MIDI file.")
     verb.add_argument("--out", type=str, required=True, help="Sound file: .wav, .flac or .mp3.")
-    _add_tracks(verb)
+    add_tracks(verb)
     return "render", verb, render
 
 
-def _add_export() -> _Verb:
+def _add_export() -> Verb:
     verb = Parser()
     verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
     verb.add_argument(
@@ -214,7 +181,7 @@ def _add_export() -> _Verb:
     return "export", verb, export
 
 
-def _add_import() -> _Verb:
+def _add_import() -> Verb:
     verb = Parser()
     verb.add_argument("file", type=str, help="File that torch.save wrote.")
     verb.add_argument(
@@ -229,50 +196,15 @@ def _add_import() -> _Verb:
     return "import", verb, import_
 
 
-def _add_app() -> _Verb:
+def _add_app() -> Verb:
     verb = Parser()
     verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
-    _add_engine(verb)
+    add_engine(verb)
     verb.add_argument("--host", type=str, default="127.0.0.1", help="Address to listen on.")
     verb.add_argument("--port", type=int, default=7860, help="Port to listen on.")
     verb.add_argument("--share", action="store_true", help="Also open a public Gradio link.")
     verb.add_argument("--auth", type=str, default=None, help="NAME:PASSWORD asked of visitors.")
     return "app", verb, app
-
-
-def _add_engine(verb: Parser) -> None:
-    verb.add_argument(
-        "--engine",
-        choices=ENGINES,
-        default="auto",
-        help="What runs the network; auto is the quickest that is installed and does it well.",
-    )
-
-
-def _add_tracks(verb: Parser) -> None:
-    verb.add_argument(
-        "--tracks",
-        type=str,
-        default=None,
-        help="Numbers or names of the tracks of the MIDI file to use, as 0,2; default: its pianos.",
-    )
-
-
-def _add_flags(verb: Parser, config: type[PrepareConfig] | type[SamplingConfig]) -> None:
-    """A flag for each field of `config`, with the sentence under the field as its help."""
-    told = {param.arg_name: param.description for param in parse_from_object(config).params}
-    for knob in dataclasses.fields(config):
-        verb.add_argument(
-            f"--{knob.name.replace('_', '-')}",
-            type=type(knob.default),
-            default=knob.default,
-            help=told[knob.name],
-        )
-
-
-def _from_flags(config: type[_Config], args: Namespace) -> _Config:
-    """The dataclass made of the flags that `_add_flags` added."""
-    return config(**{knob.name: args[knob.name] for knob in dataclasses.fields(config)})
 
 
 # --- the verbs --------------------------------------------------------------------------------
@@ -288,7 +220,7 @@ def prepare(args: Namespace) -> None:
     if args.midi is None and not (args.verify or args.litdata):
         raise InputError("--midi is missing; give the folder of MIDI files to prepare.")
     if args.midi is not None:
-        result |= run(args.midi, args.out, _from_flags(PrepareConfig, args), progress=True)
+        result |= run(args.midi, args.out, from_flags(PrepareConfig, args), progress=True)
         said.append(_prepared(result, args.out))
     if args.verify:
         result |= Corpus.open(args.out).verify()
@@ -296,7 +228,7 @@ def prepare(args: Namespace) -> None:
     if args.litdata:
         result["litdata"] = write_for_streaming(args.out, args.litdata, workers=args.workers or 1)
         said.append(f"{args.litdata}: {sum(result['litdata'].values()):,} pieces for LitData.")
-    _print_json(result) if args.json else _say("\n".join(said))
+    print_json(result) if args.json else say("\n".join(said))
 
 
 def train(args: Namespace) -> None:
@@ -319,11 +251,11 @@ def train(args: Namespace) -> None:
     if not result:
         return  # of several processes the first one speaks
     if args.json:
-        _print_json(result)
+        print_json(result)
     if not result["finished"]:
         raise KeyboardInterrupt(_trained(result))
     if not args.json:
-        _say(_trained(result))
+        say(_trained(result))
 
 
 def evaluate(args: Namespace) -> None:
@@ -369,51 +301,9 @@ def evaluate(args: Namespace) -> None:
         report = _sampled(args, model, card, split)
         result["samples"], interrupted = report.to_dict(), report.interrupted
         told = f"{told}\n{report.table()}"
-    _print_json(result) if args.json else _say(told)
+    print_json(result) if args.json else say(told)
     if interrupted:
         raise KeyboardInterrupt("Interrupted; what had been composed was compared.")
-
-
-def generate(args: Namespace) -> None:
-    """Compose: continue a piece, or begin one."""
-    from music_gpt.pianist import load
-
-    out = _midi_path(args.out)
-    if args.prompt == "":
-        raise InputError("--prompt is empty; give a MIDI file, or leave it out for music anew.")
-    if args.tracks is not None and args.prompt is None:
-        raise InputError("--tracks chooses among the tracks of the prompt; give a --prompt.")
-    prompt = None if args.prompt is None else _read_piece(args.prompt, args.tracks)
-    composition = load(args.checkpoint, engine=args.engine).compose(
-        prompt,
-        seconds=args.seconds,
-        seed=args.seed,
-        variations=args.variations,
-        prompt_seconds=args.prompt_seconds,
-        prompt_end_seconds=args.prompt_end,
-        include_prompt=not args.continuation_only,
-        end=args.end,
-        **dataclasses.asdict(_from_flags(SamplingConfig, args)),
-    )
-    for warning in composition.warnings:
-        _say(warning)
-    files = _take_paths(composition.n_takes, out)
-    require_writable(files[-1])  # before minutes are spent on composing
-    interrupted = _compose(composition)
-    for take, file in enumerate(files):
-        composition.write(file, take)
-    result = {
-        "files": [str(file) for file in files],
-        "seeds": [composition.settings(take)["seed"] for take in range(composition.n_takes)],
-        "seconds": round(composition.seconds_composed, 2),
-        "tokens": composition.n_tokens,
-        "tokens_per_second": round(composition.n_tokens / max(composition.elapsed, 1e-9), 1),
-        "interrupted": interrupted,
-        "warnings": list(composition.warnings),
-    }
-    _print_json(result) if args.json else _say(_generated(result))
-    if interrupted:
-        raise KeyboardInterrupt("Interrupted; what had been composed was written.")
 
 
 def originality(args: Namespace) -> None:
@@ -423,13 +313,13 @@ def originality(args: Namespace) -> None:
 
     if (args.tokens is None) == (args.index is None):
         raise InputError("Give --tokens or --index, one of them: where the training music is.")
-    run = find(_read_piece(args.midi, args.tracks), args.tokens or args.index)
+    run = find(read_chosen(args.midi, args.tracks), args.tokens or args.index)
     if args.json:
-        _print_json({"file": args.midi, "shared": None if run is None else run.to_dict()})
+        print_json({"file": args.midi, "shared": None if run is None else run.to_dict()})
     elif run is None:
-        _say(f"{args.midi}: no {CERTAIN_NOTES} notes in a row are as in the training music.")
+        say(f"{args.midi}: no {CERTAIN_NOTES} notes in a row are as in the training music.")
     else:
-        _say(f"{args.midi}: {run}")
+        say(f"{args.midi}: {run}")
 
 
 def render(args: Namespace) -> None:
@@ -437,12 +327,12 @@ def render(args: Namespace) -> None:
     from music_gpt.audio import sound_format, write_audio
 
     sound_format(args.out)
-    piece = _read_piece(args.midi, args.tracks)
+    piece = read_chosen(args.midi, args.tracks)
     for warning in piece.warnings:
-        _say(warning)
+        say(warning)
     require_writable(args.out)  # and its folder is made
     write_audio(piece, args.out)
-    _say(f"{args.out}: {piece.seconds:.1f} seconds of music.")
+    say(f"{args.out}: {piece.seconds:.1f} seconds of music.")
 
 
 def export(args: Namespace) -> None:
@@ -460,7 +350,7 @@ def export(args: Namespace) -> None:
 
         export_onnx(model, args.format, args.out)
         files, said = [args.out], f"{args.out}: {model.n_parameters / 1e6:.1f} M parameters."
-    _print_json({"out": args.out, "files": files}) if args.json else _say(said)
+    print_json({"out": args.out, "files": files}) if args.json else say(said)
 
 
 def import_(args: Namespace) -> None:
@@ -475,7 +365,7 @@ def import_(args: Namespace) -> None:
     save_checkpoint(out, model, card)
     result = {"out": args.out, "parameters": model.n_parameters, "note": card["note"]}
     said = f"{args.out}: {model.n_parameters / 1e6:.1f} M parameters. {card['note']}"
-    _print_json(result) if args.json else _say(said)
+    print_json(result) if args.json else say(said)
 
 
 def app(args: Namespace) -> None:
@@ -507,66 +397,10 @@ def _sampled(args: Namespace, model: GPT, card: dict[str, Any], split: Split) ->
     try:
         index = OriginalityIndex.open(args.tokens)
     except InputError as error:
-        _say(f"What is shared with the training music is not told: {error}")
+        say(f"What is shared with the training music is not told: {error}")
         index = None
     pianist = Pianist(model, card, engine=choose_engine(model, card["sha256"], args.engine))
     return sample(pianist, split, args.samples, args.sample_seconds, index=index, progress=True)
-
-
-def _midi_path(out: str) -> Path:
-    """The path of the MIDI file, if its name is one."""
-    path = Path(out)
-    if path.suffix.lower() not in (".mid", ".midi"):
-        raise InputError(f"--out is {out!r}, but it has to end in .mid.")
-    return path
-
-
-def _read_piece(midi: str, tracks: str | None) -> Piece:
-    """The piece in the file `midi`; says which of its tracks it is, if it is not all of them."""
-    from music_gpt.midi import read_piece
-
-    wanted = None if tracks is None else [key for key in tracks.split(",") if key.strip()]
-    piece = read_piece(midi, tracks=wanted)
-    if not all(track.used for track in piece.tracks):
-        used, others = (
-            ", ".join(str(track) for track in piece.tracks if track.used == its)
-            for its in (True, False)
-        )
-        _say(f"Tracks used: {used}; not used: {others}.")
-    return piece
-
-
-def _compose(composition: Composition) -> bool:
-    """Run the composition under a progress bar; True if Ctrl-C ended it, with the music kept."""
-    from tqdm import tqdm
-
-    shape = "{percentage:3.0f} % |{bar:20}| {n:.1f} / {total:.0f} s{desc}"
-    with tqdm(total=composition.seconds, file=sys.stderr, bar_format=shape) as bar:
-        try:
-            for _ in composition:
-                bar.n = min(composition.seconds_composed, composition.seconds)
-                speed = composition.n_tokens / max(composition.elapsed, 1e-9)
-                bar.set_description_str(f" · {speed:.0f} tokens/s", refresh=False)
-                bar.update(0)
-        except KeyboardInterrupt:
-            composition.close()
-            return True
-    return False
-
-
-def _take_paths(n_takes: int, out: Path) -> list[Path]:
-    """One file for each take; out.mid, or out-1.mid, out-2.mid and so on."""
-    if n_takes == 1:
-        return [out]
-    return [out.with_stem(f"{out.stem}-{take + 1}") for take in range(n_takes)]
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
-
-
-def _print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def _prepared(report: dict[str, Any], out: str) -> str:
@@ -614,10 +448,3 @@ def _evaluated(result: dict[str, Any]) -> str:
     }
     head = f"{result['checkpoint']} on {result['tokens']:,} tokens of {result['split']}:"
     return "\n".join([head, *(f"{result[k]:8.4f} {u}" for k, u in units.items() if k in result)])
-
-
-def _generated(result: dict[str, Any]) -> str:
-    return (
-        f"{', '.join(result['files'])}: {result['seconds']:.1f} seconds, "
-        f"{result['tokens_per_second']:.0f} tokens/s, seed {', '.join(map(str, result['seeds']))}."
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from music_gpt.corpus import Corpus, CorpusWriter, Split
 from music_gpt.events import Ids, encode_notes
 from music_gpt.model import GPT
 from music_gpt.notes import NOTE_DTYPE, Notes
+from music_gpt.pianist import Pianist
 
 NETWORK = ModelConfig(n_layers=2, d_model=16, d_ff=32, n_heads=2, n_kv_heads=2, context=32)
 PLAIN = DataConfig(batch_size=4, transpose=0, stretch=0.0, velocity_bins=0)
@@ -59,6 +61,16 @@ def random_network(seed: int = 0, **changes: Any) -> GPT:
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
     return model.eval()
+
+
+def small_pianist(context: int = 128) -> Pianist:
+    """A pianist whose music is wild, but whose next note depends on what was heard."""
+    torch.manual_seed(5)
+    model = GPT(replace(ModelConfig.preset("tiny"), context=context))
+    for parameter in model.parameters():
+        if parameter.ndim == 2:
+            torch.nn.init.normal_(parameter, std=0.1)
+    return Pianist(model, {"file": "tiny.safetensors", "sha256": "5eed"})
 
 
 def run_config(

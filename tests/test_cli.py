@@ -469,6 +469,23 @@ def test_generate_numbers_its_takes(call: Any, checkpoint: Path, tmp_path: Path)
     assert all(Path(file).is_file() for file in result["files"])
 
 
+def test_generate_makes_a_file_again_from_what_it_tells(
+    call: Any, checkpoint: Path, midi_folder: Path, tmp_path: Path
+) -> None:
+    prompt, first, again = midi_folder / "piece-0.mid", tmp_path / "1.mid", tmp_path / "2.mid"
+    asked = compose(checkpoint, first, "--prompt", prompt, "--seed=4", "--temperature=0.9")
+    assert call(*asked, "--engine=torch").code == 0
+    words = ["generate", "--again", first, "--checkpoint", checkpoint, "--out", again]
+    assert call(*words, "--json").json["seeds"] == [4]
+    assert again.read_bytes() == first.read_bytes()
+    refused(call(*words, "--seed=5"), "--again takes all settings from the file; leave out --seed.")
+    assert call(*asked, "--engine=torch", "--continuation-only").code == 0
+    refused(call(*words), "was written without its prompt; give the prompt")
+    assert call(*words, "--prompt", prompt).code == 0
+    assert again.read_bytes() == first.read_bytes()
+    refused(call(*words, "--again", prompt), "does not tell how it was made")
+
+
 def test_ctrl_c_keeps_the_music_so_far(
     call: Any, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

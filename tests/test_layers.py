@@ -20,7 +20,7 @@ READING_ORDER = [
     *("learning", "peak", "run_folder", "run_report", "stopping", "watching"),
     *("keeper", "training"),
     *("grammar", "generation", "onnx_graph", "onnx_engine", "engines", "checking", "hearing"),
-    *("composition", "pianist"),
+    *("recipe", "composition", "pianist"),
     *(
         "style",
         "samples",
@@ -30,6 +30,8 @@ READING_ORDER = [
         "ui",
         "train_config",
         "parsing",
+        "words",
+        "composing",
         "verbs",
         "cli",
     ),
@@ -50,7 +52,7 @@ DOORS = {
     "safetensors": {"checkpoint", "hugging_face"},
     "onnx": {"onnx_graph"},
     "onnxruntime": {"onnx_engine"},
-    "jsonargparse": {"parsing", "verbs"},
+    "jsonargparse": {"parsing", "words", "composing", "verbs"},
 }
 """Outside library -> the only steps that import it while the program runs."""
 

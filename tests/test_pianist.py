@@ -12,10 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from midi_bytes import file, meta, press, program, release
+from small import small_pianist
 
 import music_gpt
 from music_gpt.checkpoint import save_checkpoint
-from music_gpt.composition import ComposedNote, Composition, settings_text
+from music_gpt.composition import ComposedNote, Composition
 from music_gpt.config import ModelConfig, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, encode_notes
@@ -31,6 +32,7 @@ from music_gpt.midi import (
 from music_gpt.model import GPT
 from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.pianist import Pianist
+from music_gpt.recipe import settings_text
 
 CONTEXT = 128
 CHORD = make_notes([(0.0, 0.5, 72, 70), (0.5, 2.0, 60, 66), (0.5, 2.0, 64, 66), (0.6, 1.5, 67, 90)])
@@ -38,12 +40,7 @@ CHORD = make_notes([(0.0, 0.5, 72, 70), (0.5, 2.0, 60, 66), (0.5, 2.0, 64, 66), 
 
 @pytest.fixture(scope="module")
 def pianist() -> Pianist:
-    torch.manual_seed(5)
-    model = GPT(replace(ModelConfig.preset("tiny"), context=CONTEXT))
-    for parameter in model.parameters():
-        if parameter.ndim == 2:
-            torch.nn.init.normal_(parameter, std=0.1)
-    return Pianist(model, {"file": "tiny.safetensors", "sha256": "5eed"})
+    return small_pianist(CONTEXT)
 
 
 def scale(n_notes: int, seconds: float = 0.2) -> Notes:
