@@ -1,0 +1,178 @@
+"""A tokens folder comes in -> a table of what each choice of the recipe is worth goes out.
+
+    python benchmarks/ablations.py TOKENS --out runs/ablations [--only NAME ...] [--table FILE]
+
+Every row is one training of the same small network (4 blocks, 256/1024, context 512) on as many
+tokens, with one thing changed against the first row; what counts is the likelihood of the
+validation split in windows of 512. A row that was interrupted goes on where it was, a row that is
+done is not trained again, so the table can be filled over many evenings. One thread, because on a
+shared machine two are slower than one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import music_gpt.data
+from music_gpt.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from music_gpt.events import Ids
+from music_gpt.files import whole_file
+from music_gpt.run_folder import LAST
+from music_gpt.training import train
+
+STEPS = 800
+"""Steps of 8 crops of 512 tokens: 3.3 M tokens."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One training of the table: what is changed against the base."""
+
+    name: str
+    what: str
+    model: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+    optim: dict[str, Any] = field(default_factory=dict)
+    train: dict[str, Any] = field(default_factory=dict)
+    velocity_head: bool = True
+
+    @property
+    def flags(self) -> str:
+        """The changes as flags of `music-gpt train`."""
+        parts = {part: getattr(self, part) for part in ("model", "data", "optim", "train")}
+        flags = [
+            f"--{p}.{k} {str(v).lower()}" for p, knobs in parts.items() for k, v in knobs.items()
+        ]
+        return " ".join(flags if self.velocity_head else [*flags, "(only in this script)"])
+
+
+PLAIN = {"stretch": 0.0, "velocity_bins": 0}
+
+
+ROWS = [
+    Row("base", "rotary, GELU, Muon + AdamW, ±3 semitones, ±5 % tempo, ±2 velocity bins"),
+    Row("seed-2", "another seed: what chance is worth", train={"seed": 2}),
+    Row("learned", "learned absolute positions", model={"positions": "learned"}),
+    Row("relu", "ReLU", model={"activation": "relu"}),
+    Row("kv-1", "one key/value head for four query heads", model={"n_kv_heads": 1}),
+    Row("kv-1-seed-2", "the same, seed 2", model={"n_kv_heads": 1}, train={"seed": 2}),
+    Row("qk-norm", "queries and keys normalised", model={"qk_norm": True}),
+    Row("qk-norm-seed-2", "the same, seed 2", model={"qk_norm": True}, train={"seed": 2}),
+    Row("no-zero-init", "output projections not started at zero", model={"zero_init": False}),
+    Row("no-bias", "no biases", model={"bias": False}),
+    Row("adamw", "AdamW on everything, 2e-3", optim={"optimizer": "adamw"}),
+    Row("adamw-1e-3", "the same, 1e-3", optim={"optimizer": "adamw", "adamw_lr": 1e-3}),
+    Row("muon-0.01", "half the learning rate of Muon", optim={"muon_lr": 0.01}),
+    Row("muon-0.03", "one and a half times the learning rate of Muon", optim={"muon_lr": 0.03}),
+    Row("ema", "moving average of the weights, 0.99", optim={"ema": 0.99}),
+    Row("ema-seed-2", "the same, seed 2", optim={"ema": 0.99}, train={"seed": 2}),
+    Row("no-augmentation", "no augmentation", data=PLAIN | {"transpose": 0}),
+    Row("transposition", "transposition only", data=PLAIN),
+    Row("plain-crops", "crops without the velocity in force at their head", velocity_head=False),
+    Row("plain-crops-seed-2", "the same, seed 2", train={"seed": 2}, velocity_head=False),
+]
+
+
+def config_of(row: Row, steps: int) -> RunConfig:
+    """The whole configuration of a row."""
+    model = ModelConfig(n_layers=4, d_model=256, d_ff=1024, n_heads=4, n_kv_heads=4, context=512)
+    training = TrainConfig(
+        max_steps=steps,
+        validate_every_steps=steps,
+        validate_tokens=524_288,
+        save_every_minutes=2,
+        device="cpu",
+    )
+    return RunConfig(
+        dataclasses.replace(model, **row.model),
+        dataclasses.replace(DataConfig(batch_size=8), **row.data),
+        dataclasses.replace(OptimConfig(), **row.optim),
+        dataclasses.replace(training, **row.train),
+    )
+
+
+def cut_plain_crop(piece: Ids, start: int, n_tokens: int) -> Ids:
+    """A crop as it stands in the piece: its first notes have no velocity until one is told."""
+    return np.array(piece[start : start + n_tokens])
+
+
+@contextmanager
+def crops_of(row: Row) -> Iterator[None]:
+    """Put plain crops in the place of the real ones where a row asks for it."""
+    real = music_gpt.data.cut_crop
+    if not row.velocity_head:
+        music_gpt.data.cut_crop = cut_plain_crop
+    try:
+        yield
+    finally:
+        music_gpt.data.cut_crop = real
+
+
+def measure(row: Row, tokens: Path, out: Path, steps: int) -> dict[str, Any]:
+    """Train a row to its end, or read what it gave."""
+    run = out / row.name
+    done = run / "result.json"
+    if done.exists():
+        kept: dict[str, Any] = json.loads(done.read_text())
+        return kept
+    with crops_of(row):
+        resume = (run / LAST).exists()
+        result = train(tokens, run, config_of(row, steps), resume=resume)
+    if not result["finished"]:
+        raise SystemExit(f"{row.name} was stopped; the same command goes on with it.")
+    kept = {key: result[key] for key in ("nats_per_token", "tokens", "minutes")}
+    with whole_file(done) as beside:
+        beside.write_text(json.dumps(kept, indent=1))
+    return kept
+
+
+def table(results: dict[str, dict[str, Any]]) -> str:
+    """The rows that are done, as Markdown."""
+    base = results["base"]["nats_per_token"]
+    bases = {1: base, 2: results.get("seed-2", {}).get("nats_per_token", base)}
+    lines = [
+        "| row | what is changed | flags | nats/token | against the base |",
+        "| --- | --- | --- | ---: | ---: |",
+    ]
+    for row in ROWS:
+        if row.name in results:
+            value = results[row.name]["nats_per_token"]
+            # a row with the second seed is compared with the base of that seed
+            reference = base if row.name == "seed-2" else bases[row.train.get("seed", 1)]
+            flags = f"`{row.flags}`" if row.flags else ""
+            lines.append(
+                f"| {row.name} | {row.what} | {flags} | {value:.3f} | {value - reference:+.3f} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Read the arguments, train what is missing, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tokens", type=Path)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the runs")
+    parser.add_argument("--only", nargs="*", default=[row.name for row in ROWS], help="in order")
+    parser.add_argument("--steps", type=int, default=STEPS)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    results: dict[str, dict[str, Any]] = {}
+    rows = {row.name: row for row in ROWS}
+    for name in options.only:
+        results[name] = measure(rows[name], options.tokens, options.out, options.steps)
+        print(f"{name}: {results[name]}", flush=True)
+    if "base" in results:
+        print(table(results))
+
+
+if __name__ == "__main__":
+    main()
