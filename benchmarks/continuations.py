@@ -36,6 +36,7 @@ from music_gpt.config import ENGINES, PrepareConfig
 from music_gpt.corpus import Corpus, Split
 from music_gpt.errors import InputError
 from music_gpt.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, decode_ids, encode_notes
+from music_gpt.generation import Drawn
 from music_gpt.likeness import OriginalityIndex
 from music_gpt.midi import cut_notes, read_piece
 from music_gpt.notes import Notes
@@ -60,10 +61,10 @@ def compose(composition: Composition) -> list[list[int]]:
     inner = composition._events
     assert inner is not None
 
-    def tapped() -> Iterator[tuple[int, int]]:
-        for take, event in inner:
-            events[take].append(event)
-            yield take, event
+    def tapped() -> Iterator[Drawn]:
+        for drawn in inner:
+            events[drawn.take].append(drawn.id)
+            yield drawn
 
     composition._events = tapped()
     for _ in composition:

@@ -48,6 +48,11 @@ def add_generate() -> Verb:
     verb.add_argument(
         "--variations", type=int, default=1, help="Takes; more than one are numbered in --out."
     )
+    verb.add_argument(
+        "--rank",
+        action="store_true",
+        help="Number the takes by their likelihood, the likeliest first; it is not their quality.",
+    )
     verb.add_argument("--seed", type=int, default=None, help="Default: a random one, told.")
     verb.add_argument(
         "--continuation-only", action="store_true", help="Leave the prompt out of the file."
@@ -73,17 +78,21 @@ def generate(args: Namespace) -> None:
     out = midi_path(args.out)
     if args.prompt == "":
         raise InputError("--prompt is empty; give a MIDI file, or leave it out for music anew.")
+    if args.rank and args.variations == 1:
+        raise InputError("--rank puts several takes in order; ask for them with --variations.")
     composition = _asked(args) if args.again is None else _again(args)
     for warning in composition.warnings:
         say(warning)
     files = _take_paths(composition.n_takes, out)
     require_writable(files[-1])  # before minutes are spent on composing
     interrupted = _compose(composition)
-    for take, file in enumerate(files):
+    order = composition.ranking() if args.rank else range(composition.n_takes)
+    for take, file in zip(order, files, strict=True):
         composition.write(file, take)
     result = {
         "files": [str(file) for file in files],
-        "seeds": [composition.settings(take)["seed"] for take in range(composition.n_takes)],
+        "seeds": [composition.settings(take)["seed"] for take in order],
+        "nats_per_token": [composition.nats_per_token(take) for take in order],
         "seconds": round(composition.seconds_composed, 2),
         "tokens": composition.n_tokens,
         "tokens_per_second": round(composition.n_tokens / max(composition.elapsed, 1e-9), 1),

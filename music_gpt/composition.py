@@ -21,6 +21,7 @@ from music_gpt.events import (
     VELOCITY,
     velocity_value,
 )
+from music_gpt.generation import Drawn
 from music_gpt.hearing import Prompt
 from music_gpt.midi import make_notes, to_pretty_midi, write_midi
 from music_gpt.notes import NOTE_DTYPE, Notes
@@ -112,9 +113,9 @@ class Composition:
     """
 
     def __init__(
-        self, events: Iterator[tuple[int, int]], prompt: Prompt, settings: Mapping[str, Any]
+        self, events: Iterator[Drawn], prompt: Prompt, settings: Mapping[str, Any]
     ) -> None:
-        self._events: Iterator[tuple[int, int]] | None = events
+        self._events: Iterator[Drawn] | None = events
         self._prompt, self._settings = prompt, dict(settings)
         self.n_takes: int = settings["variations"]
         self._lines = [_Line(prompt) for _ in range(self.n_takes)]
@@ -126,6 +127,8 @@ class Composition:
         """What a person should know: sentences."""
         self.seconds: float = settings["seconds"]
         """Seconds of new music that were asked for."""
+        self._nats = [0.0] * self.n_takes
+        self._n_events = [0] * self.n_takes
         self.n_tokens = 0
         """Events composed so far, all takes together."""
         self.elapsed = 0.0
@@ -138,8 +141,11 @@ class Composition:
         began = time.perf_counter()
         try:
             while self._events is not None:
-                number, event = next(self._events)
+                number, event, nats = next(self._events)
                 self.n_tokens += 1
+                if event != EOS:  # the end was asked for: it says nothing of the music
+                    self._nats[number] += nats
+                    self._n_events[number] += 1
                 note = self._lines[number].add(event)
                 if note is not None:
                     return ComposedNote(number, *note)
@@ -178,10 +184,32 @@ class Composition:
         """The new music so far, on the same clock as `notes`."""
         return self._line(take).new_notes()
 
-    def settings(self, take: int = 0) -> dict[str, Any]:
-        """All that made this take: with its seed, `variations=1` makes it again."""
+    def nats_per_token(self, take: int = 0) -> float | None:
+        """How unlikely the network itself finds the take so far; None before its first event.
+
+        Mean over its events but for the end, at temperature 1, without grammar and filters. Lower
+        is likelier: more as the network expects, which is not the same as better.
+        """
         self._line(take)
-        return {**self._settings, "seed": self._settings["seed"] + take, "variations": 1}
+        n_events = self._n_events[take]
+        return round(self._nats[take] / n_events, 3) if n_events else None
+
+    def ranking(self) -> list[int]:
+        """Numbers of the takes, the likeliest first."""
+        nats = [self.nats_per_token(take) for take in range(self.n_takes)]
+        return sorted(range(self.n_takes), key=lambda take: (nats[take] is None, nats[take], take))
+
+    def settings(self, take: int = 0) -> dict[str, Any]:
+        """All that made this take, and how likely it came out.
+
+        With its seed, `variations=1` makes it again.
+        """
+        return {
+            **self._settings,
+            "seed": self._settings["seed"] + take,
+            "variations": 1,
+            "nats_per_token": self.nats_per_token(take),
+        }
 
     def midi(self, take: int = 0) -> PrettyMIDI:
         """The take as a PrettyMIDI, with the settings in a text event."""

@@ -10,11 +10,12 @@ own generator; so a take is the same alone or among others. The module knows not
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -268,7 +269,28 @@ class LoopWatch(Rows):
         return longest
 
 
+def surprise(logits: Logits, ids: Ints) -> Floats:
+    """Nats (B) by which a network with these logits (B, V) is surprised by `ids` (B).
+
+    >>> surprise(np.zeros((1, 4), np.float32), np.array([2])) == np.log([4.0])
+    array([ True])
+    """
+    exact = logits.astype(np.float64)
+    highest = exact.max(1)
+    total: Floats = highest + np.log(np.exp(exact - highest[:, None]).sum(1))
+    return total - exact[np.arange(len(ids)), ids]
+
+
 # --- decoding -----------------------------------------------------------------------------------
+
+
+class Drawn(NamedTuple):
+    """One event of one take."""
+
+    take: int
+    id: int
+    nats: float
+    """How unlikely the network itself finds it: at temperature 1, without grammar and filters."""
 
 
 @dataclass
@@ -283,6 +305,8 @@ class _Take:
     """The window that the network has before it."""
     n_told: int
     """So many of the ids have been told to the caller."""
+    untold_nats: list[float] = field(default_factory=list)
+    """What the network finds of the ids that have not been told."""
     n_steps_back: int = 0
     banned: set[int] = field(default_factory=set)
     """Events that led into a loop when they stood at place `n_told`."""
@@ -303,17 +327,24 @@ class _Take:
             if others.any():
                 allowed[:] = others
 
-    def tell(self) -> Iterator[tuple[int, int]]:
+    def add(self, id_: int, nats: float) -> None:
+        """One more event."""
+        self.ids.append(id_)
+        self.heard.append(id_)
+        self.untold_nats.append(nats)
+
+    def tell(self) -> Iterator[Drawn]:
         """What has not been told yet."""
-        untold = self.ids[self.n_told :]
-        self.n_told = len(self.ids)
+        untold, nats = self.ids[self.n_told :], self.untold_nats
+        self.n_told, self.untold_nats = len(self.ids), []
         self.banned.clear()
-        return ((self.number, id_) for id_ in untold)
+        return map(Drawn, itertools.repeat(self.number), untold, nats)
 
     def step_back(self, window: int) -> None:
         """Take back what has not been told, and remember which event led there."""
         self.banned.add(self.ids[self.n_told])
         del self.ids[self.n_told :]
+        self.untold_nats.clear()
         self.n_steps_back += 1
         self.slide(window)
 
@@ -342,15 +373,15 @@ class _Group:
         self._logits = self._decoder.prefill([take.heard for take in takes])
         self._looping: list[int] = []
 
-    def step(self) -> Iterator[tuple[int, int]]:
-        """Draw one event for each take; gives (take, id) of all that can be told."""
+    def step(self) -> Iterator[Drawn]:
+        """Draw one event for each take; gives all that can be told."""
         ids = self._draw()
+        nats = surprise(self._logits, ids).tolist()
         self._grammar.advance(ids)
         runs = self._watch.advance(ids)
         self._looping = []
         for row, take in enumerate(self._takes):
-            take.ids.append(int(ids[row]))
-            take.heard.append(int(ids[row]))
+            take.add(int(ids[row]), nats[row])
             watched = self._sampling.temperature > 0 and take.n_steps_back < MAX_STEPS_BACK
             if not watched or runs[row] <= SUSPECT_RUN or ids[row] == EOS:
                 yield from take.tell()
@@ -413,8 +444,8 @@ def generate(
     ending: Ending,
     sampling: SamplingConfig,
     seeds: Sequence[int],
-) -> Iterator[tuple[int, int]]:
-    """Compose one take for each seed, side by side: gives (number of the take, id) one by one.
+) -> Iterator[Drawn]:
+    """Compose one take for each seed, side by side: gives their events one by one.
 
     Each take ends with EOS. A take depends on its seed, not on the other takes: it draws from its
     own generator, and where two events are so close that rounding could decide, logits decide that

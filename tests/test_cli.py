@@ -20,6 +20,7 @@ from music_gpt.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.composition import Composition
 from music_gpt.corpus import Corpus
 from music_gpt.midi import read_piece, write_midi
+from music_gpt.recipe import read_recipe
 
 ROOT = Path(__file__).parent.parent
 VERBS = {
@@ -467,6 +468,18 @@ def test_generate_numbers_its_takes(call: Any, checkpoint: Path, tmp_path: Path)
     assert result["files"] == [str(tmp_path / "out-1.mid"), str(tmp_path / "out-2.mid")]
     assert result["seeds"] == [7, 8]
     assert all(Path(file).is_file() for file in result["files"])
+
+
+def test_generate_numbers_its_takes_by_their_likelihood(
+    call: Any, checkpoint: Path, tmp_path: Path
+) -> None:
+    words = compose(checkpoint, tmp_path / "out.mid", "--seed=7", "--json", "--variations=4")
+    plain, ranked = call(*words).json, call(*words, "--rank").json
+    assert ranked["nats_per_token"] == sorted(plain["nats_per_token"])
+    best = plain["nats_per_token"].index(min(plain["nats_per_token"]))
+    assert ranked["seeds"][0] == 7 + best != ranked["seeds"][1]
+    assert read_recipe(Path(ranked["files"][0]))["seed"] == 7 + best
+    refused(call(*words[:-1], "--rank"), "--rank puts several takes in order")
 
 
 def test_generate_makes_a_file_again_from_what_it_tells(

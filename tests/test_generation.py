@@ -30,6 +30,7 @@ from music_gpt.generation import (
     TorchEngine,
     draw,
     generate,
+    surprise,
     survivors,
 )
 from music_gpt.grammar import Ending, Floats, Grammar, Ints, Start
@@ -138,8 +139,8 @@ def take_ids(engine, seconds=5.0, seeds=(1,), sampling=PLAIN, start=None, own=Fa
     start = Start() if start is None else start
     takes: list[list[int]] = [[] for _ in seeds]
     ending = Ending.after(start.seam, seconds, own=own)
-    for number, event in generate(engine, start, ending, sampling, seeds):
-        takes[number].append(event)
+    for drawn in generate(engine, start, ending, sampling, seeds):
+        takes[drawn.take].append(drawn.id)
     return takes
 
 
@@ -408,6 +409,16 @@ def test_a_network_that_gives_no_numbers_is_told():
         draw(np.array([[np.nan, 1.0]]), PLAIN, np.zeros((1, 2)))
 
 
+def test_what_the_network_finds_of_an_event_is_free_of_grammar_and_temperature():
+    engine, start = MadEngine(), Start()
+    sampling = SamplingConfig(temperature=0.7, top_k=5, min_p=0.1)
+    heard = list(start.context)
+    for drawn in generate(engine, start, Ending.after(0, 1.0), sampling, (4,)):
+        logits = engine.logits(heard).astype(np.float64)
+        assert drawn.nats == pytest.approx(np.log(np.exp(logits).sum()) - logits[drawn.id])
+        heard.append(drawn.id)
+
+
 # --- the network, its cache and its window -------------------------------------------------------
 
 LONG_CONTEXT = Start(
@@ -570,6 +581,15 @@ def test_a_loop_is_left_by_stepping_back():
     assert all(longest_run(ids) < LOOP_RUN for ids in alone)
     assert all(encode_notes(decode_ids(ids)).tolist() == ids[:-1] for ids in alone)
     assert take_ids(LoopEngine(spread=1.0), 20.0, (1, 2, 3), sampling) == alone
+
+
+def test_what_was_taken_back_takes_its_likelihood_with_it(monkeypatch):
+    monkeypatch.setattr(LoopEngine, "context", 10_000)
+    engine, heard = LoopEngine(spread=1.0), [EOS]
+    for drawn in generate(engine, Start(), Ending.after(0, 20.0), PLAIN, (1,)):
+        expected = surprise(engine.logits(heard)[None], np.array([drawn.id]))[0]
+        assert drawn.nats == pytest.approx(expected)
+        heard.append(drawn.id)
 
 
 def test_a_take_that_cannot_leave_its_loop_goes_on_in_it(monkeypatch):

@@ -389,6 +389,31 @@ def test_the_file_tells_how_it_was_made(pianist, tmp_path):
     assert text.encode() in (tmp_path / "take.mid").read_bytes()
 
 
+def test_takes_are_ranked_by_how_likely_the_network_finds_them(pianist):
+    takes = compose(pianist, CHORD, variations=4, seconds=5)
+    nats = [takes.nats_per_token(take) for take in range(4)]
+    assert len(set(nats)) == 4
+    assert [nats[take] for take in takes.ranking()] == sorted(nats)
+    assert [takes.settings(take)["nats_per_token"] for take in range(4)] == nats
+    calm = compose(pianist, CHORD, variations=4, seconds=5, temperature=0.3)
+    assert max(calm.nats_per_token(take) for take in range(4)) < min(nats)
+
+
+def test_a_take_has_no_likelihood_before_its_first_event(pianist):
+    composition = pianist.compose(CHORD, variations=2)
+    assert composition.nats_per_token(1) is None
+    assert composition.ranking() == [0, 1]
+
+
+def test_likelihood_is_that_of_the_music_by_the_plain_network(pianist):
+    take = compose(pianist, seconds=1.0, seed=3)
+    ids = [EOS, *encode_notes(take.new_notes()).tolist()]
+    with torch.no_grad():
+        logits = pianist._engine.model(torch.tensor([ids[:-1]]))[0].double()
+    nats = torch.nn.functional.cross_entropy(logits, torch.tensor(ids[1:])).item()
+    assert take.nats_per_token() == pytest.approx(nats, abs=0.001)
+
+
 # --- what a person calls -------------------------------------------------------------------------
 
 
