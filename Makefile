@@ -46,7 +46,7 @@ $(VENV)/.made:
 	@touch $@
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/.made
-	$(PIP) -e .
+	$(PIP) -e '.[fast]'
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/.made
