@@ -1,4 +1,4 @@
-"""Words on the command line -> music composed: the verb generate."""
+"""Words on the command line -> music composed: the verbs generate and redo."""
 
 from __future__ import annotations
 
@@ -69,6 +69,28 @@ def add_generate() -> Verb:
     return "generate", verb, generate
 
 
+def add_redo() -> Verb:
+    """`music-gpt redo`."""
+    verb = Parser()
+    verb.add_argument("midi", type=str, help="MIDI file.")
+    verb.add_argument("--from", type=float, required=True, help="Second where the part begins.")
+    verb.add_argument("--to", type=float, required=True, help="Second where it ends.")
+    add_tracks(verb)
+    verb.add_argument("--out", type=str, required=True, help="MIDI file to write.")
+    verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
+    add_engine(verb)
+    verb.add_argument(
+        "--candidates",
+        type=int,
+        default=8,
+        help="How many to compose; the one is written after which what follows is likeliest.",
+    )
+    verb.add_argument("--seed", type=int, default=None, help="Default: a random one, told.")
+    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
+    add_flags(verb, SamplingConfig)
+    return "redo", verb, redo
+
+
 AGAIN = {"again", "prompt", "checkpoint", "engine", "out", "json"}
 """Flags that say something beside --again; all else is told by the file."""
 
@@ -102,6 +124,38 @@ def generate(args: Namespace) -> None:
     print_json(result) if args.json else say(_generated(result))
     if interrupted:
         raise KeyboardInterrupt("Interrupted; what had been composed was written.")
+
+
+def redo(args: Namespace) -> None:
+    """Compose a part of a piece anew, and leave the rest as it is."""
+    from music_gpt.pianist import load
+
+    out = midi_path(args.out)
+    piece = read_chosen(args.midi, args.tracks)
+    require_writable(out)
+    redone = load(args.checkpoint, engine=args.engine).redo(
+        piece,
+        args["from"],
+        args.to,
+        candidates=args.candidates,
+        seed=args.seed,
+        **dataclasses.asdict(from_flags(SamplingConfig, args)),
+    )
+    for warning in redone.warnings:
+        say(warning)
+    redone.write(out)
+    told = [redone.settings(number) for number in range(redone.n_candidates)]
+    result = {
+        "file": str(out),
+        "part": told[0]["redo"],
+        "seeds": [settings["seed"] for settings in told],
+        "following_nats_per_token": [settings["following_nats_per_token"] for settings in told],
+        "nats_per_token": [settings["nats_per_token"] for settings in told],
+        "warnings": redone.warnings,
+    }
+    first, last = result["part"]
+    best = f"{out}: {first:g} to {last:g} s, the best of {len(told)}, seed {told[0]['seed']}."
+    print_json(result) if args.json else say(best)
 
 
 def _asked(args: Namespace) -> Composition:

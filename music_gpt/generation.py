@@ -350,10 +350,7 @@ class _Take:
 
     def slide(self, window: int) -> None:
         """Hear the last `window` ids only, headed by the velocity in force there."""
-        self.heard = self.ids[-window:]
-        if len(self.ids) > window:
-            told = (i for i in reversed(self.ids[: 1 - window or None]) if VELOCITY <= i < EOS)
-            self.heard[0] = next(told, self.heard[0])
+        self.heard = _last(self.ids, window)
 
 
 class _Group:
@@ -433,6 +430,15 @@ class _Group:
         return _Group(self._engine, self._sampling, [take], grammar, watch)
 
 
+def _last(ids: Sequence[int], window: int) -> list[int]:
+    """The last `window` ids, headed by the velocity in force there if they are not all."""
+    heard = list(ids[-window:])
+    if len(ids) > window:
+        told = (i for i in reversed(ids[: 1 - window or None]) if VELOCITY <= i < EOS)
+        heard[0] = next(told, heard[0])
+    return heard
+
+
 def _limited(logits: Logits, allowed: Mask, bias: Floats) -> Floats:
     """Logits (B, V) in float64, -inf for what is not allowed."""
     return np.where(allowed, logits.astype(np.float64) + bias, -np.inf)
@@ -469,3 +475,28 @@ def generate(
         for group in groups:
             yield from group.step()
         groups = [after for group in groups for after in group.settle()]
+
+
+def surprise_after(
+    engine: Engine, contexts: Sequence[Sequence[int]], followings: Sequence[Sequence[int]]
+) -> list[float]:
+    """Mean nats by which the ids of each of `followings` surprise after its context, side by side.
+
+    Of all contexts equally many ids are left out where they do not fit with what follows; of what
+    follows, what does not fit into a quarter of the window.
+    """
+    ends = [list(following[: engine.context // 4]) for following in followings]
+    whole = max(len(ids) + len(end) for ids, end in zip(contexts, ends, strict=True))
+    excess, half = max(whole - engine.context, 0), engine.context // 2
+    heard = [_last(ids, min(len(ids), max(len(ids) - excess, half))) for ids in contexts]
+    rows = [ids + end for ids, end in zip(heard, ends, strict=True)]
+    first, longest = min(map(len, heard)), max(map(len, rows))
+    decoder, nats = engine.decoder(len(rows)), np.zeros(len(rows))
+    logits = decoder.prefill([row[:first] for row in rows])
+    for place in range(first, longest):
+        column = np.array([row[min(place, len(row) - 1)] for row in rows])
+        counts = [len(ids) <= place < len(row) for ids, row in zip(heard, rows, strict=True)]
+        nats += np.where(counts, surprise(logits, column), 0.0)
+        if place + 1 < longest:
+            logits = decoder.step(column)
+    return [float(n) / max(len(end), 1) for n, end in zip(nats, ends, strict=True)]

@@ -76,6 +76,8 @@ class Start:
     """Velocity bin in force, -1 for none."""
     onsets: Mapping[int, int] = field(default_factory=dict)
     """Pitches that still sound -> time of their onset."""
+    held: frozenset[int] = frozenset()
+    """Those of them that sound on whatever comes: never released, never struck again."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ class Ending:
     """Whatever still sounds is released here."""
     own: bool = False
     """Whether the piece looks for an ending of its own, from `earliest` on."""
+    exact: bool = False
+    """Whether the new music ends at `latest` to the frame, and leaves open what sounds there."""
 
     @classmethod
     def after(cls, seam: int, seconds: float, *, own: bool = False) -> Ending:
@@ -112,6 +116,11 @@ class Ending:
             latest=seam + asked + more + 90,
             own=own,
         )
+
+    @classmethod
+    def at(cls, frame: int) -> Ending:
+        """The ending of a stretch in a piece, which goes on at `frame` whatever sounds there."""
+        return cls(earliest=frame, fade=frame, stop=frame, latest=frame, exact=True)
 
 
 # --- grammar ------------------------------------------------------------------------------------
@@ -136,6 +145,8 @@ class Grammar(Rows):
         self.onset = np.full((n_takes, N_PITCHES), SILENT)
         for pitch, frame in start.onsets.items():
             self.onset[:, pitch] = frame
+        self._held = np.zeros((n_takes, N_PITCHES), np.bool_)
+        self._held[:, list(start.held)] = True
         self.velocity = np.full(n_takes, start.velocity)
         self._waited = np.zeros(n_takes, np.int64)
         self._last = np.full(n_takes, EOS if not start.onsets else NOTE_OFF)
@@ -147,10 +158,11 @@ class Grammar(Rows):
         ending, frame = self._ending, self.frame
         sounding = self.onset >= 0  # (B, 128)
         silent = np.logical_not(sounding.any(1))  # (B)
+        open_ = sounding & ~self._held  # (B, 128)
         told = (self._last >= VELOCITY) & (self._last < EOS)  # a velocity: a note-on has to follow
         early = frame < self._seam
-        late = sounding & (self.onset + self._longest_note <= frame[:, None])
-        late |= sounding & (frame >= ending.latest)[:, None]
+        late = open_ & (self.onset + self._longest_note <= frame[:, None])
+        late |= open_ & (frame >= ending.latest)[:, None]
         overdue = np.logical_and(late.any(1), ~early)
         closing = silent & (frame >= (ending.stop if ending.own else ending.earliest))
 
@@ -159,7 +171,7 @@ class Grammar(Rows):
         lowest_late = np.where(overdue, late.argmax(1), N_PITCHES)
         may_release = ~told & ~early & (self._last_on < 0)
         mask[:, NOTE_OFF:TIME_SHIFT] = (
-            (sounding & may_release[:, None] & (self.onset < frame[:, None]))
+            (open_ & may_release[:, None] & (self.onset < frame[:, None]))
             & (self._last_off[:, None] < _PITCHES)
             & (lowest_late[:, None] >= _PITCHES)
         )
@@ -170,22 +182,26 @@ class Grammar(Rows):
         may_tell = ~told & on.any(1)
         mask[:, VELOCITY:EOS] = may_tell[:, None] & (self.velocity[:, None] != _BINS)
         # 3. waits up to what comes next
-        shortest, longest = self._waits(sounding, silent, told | overdue | closing, early)
+        shortest, longest = self._waits(open_, silent, told | overdue | closing, early)
         mask[:, TIME_SHIFT:VELOCITY] = (shortest[:, None] <= _SHIFTS) & (
             longest[:, None] >= _SHIFTS
         )
         # 4. the end, with the last note
         off_before = (self._last >= NOTE_OFF) & (self._last < TIME_SHIFT)
         mask[:, EOS] = silent & off_before & ~early & (frame >= ending.earliest)
+        if ending.exact:
+            over = frame >= ending.latest
+            mask[over], mask[:, EOS] = False, over
         return mask
 
-    def _waits(self, sounding: Mask, silent: Mask, never: Mask, early: Mask) -> tuple[Ints, Ints]:
+    def _waits(self, open_: Mask, silent: Mask, never: Mask, early: Mask) -> tuple[Ints, Ints]:
         """Shortest and longest shift in frames, each (B); none where longest is below shortest."""
         ending, frame = self._ending, self.frame
-        first_onset = np.where(sounding, self.onset, _FOREVER).min(1)
+        first_onset = np.where(open_, self.onset, _FOREVER).min(1)
         until = np.minimum(first_onset + self._longest_note, ending.latest)
         # silence has to end while there is still time for a note
-        until = np.where(silent, (ending.stop if ending.own else ending.earliest) - 1, until)
+        if not ending.exact:
+            until = np.where(silent, (ending.stop if ending.own else ending.earliest) - 1, until)
         longest = np.minimum(until - frame, self._longest_wait - self._waited)
         # a wait is whole seconds and then a rest; and a piece does not begin with one
         rest_before = (self._last >= TIME_SHIFT) & (self._last < TIME_SHIFT + N_SHIFTS - 1)

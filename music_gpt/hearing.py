@@ -74,8 +74,8 @@ def hear(
         raise InputError("The prompt holds no notes; give one with piano music, or none at all.")
     notes, warnings = _from_zero(_part(piece, prompt_seconds, prompt_end_seconds)), []
     notes["end"] = end_at_next_strike(notes["start"], notes["pitch"], notes["end"])
-    ids, wait = _open_end(_encode(notes))
-    room = max(int(context * PROMPT_SHARE), 2)
+    ids, wait = open_end(encode_heard(notes))
+    room = prompt_room(context)
     whole = len(ids) < room
     if not whole:
         ids, notes = _tail(ids, notes, room)
@@ -84,6 +84,11 @@ def hear(
             f"{notes['end'].max():.0f} seconds are continued."
         )
     return _prompt(notes, [EOS, *ids] if whole else ids, wait, longest_wait, warnings)
+
+
+def prompt_room(context: int) -> int:
+    """How many ids of a prompt a network that hears `context` ids is given."""
+    return max(int(context * PROMPT_SHARE), 2)
 
 
 def _part(piece: Piece, seconds: float | None, end: float | None) -> Notes:
@@ -127,7 +132,7 @@ def _prompt(
     return Prompt(notes, start, {pitch: place[pitch] for pitch in onsets}, warnings)
 
 
-def _encode(notes: Notes) -> list[int]:
+def encode_heard(notes: Notes) -> list[int]:
     """As in the training corpus: a longer silence than there would be new to the network."""
     ids: list[int] = encode_notes(notes, max_gap_seconds=PrepareConfig.max_gap_seconds).tolist()
     return ids
@@ -141,7 +146,7 @@ def _from_zero(notes: Notes) -> Notes:
     return moved
 
 
-def _open_end(ids: list[int]) -> tuple[list[int], int]:
+def open_end(ids: list[int]) -> tuple[list[int], int]:
     """The ids without the last releases and the wait before them, and this wait in frames."""
     end, wait = len(ids), 0
     while NOTE_OFF <= ids[end - 1] < TIME_SHIFT:
@@ -154,11 +159,16 @@ def _open_end(ids: list[int]) -> tuple[list[int], int]:
 
 def _tail(ids: list[int], notes: Notes, room: int) -> tuple[list[int], Notes]:
     """The last `room` ids, from the head of a frame on, and the notes in them."""
+    kept = last_ids(ids, room)
+    n_onsets = sum(i < NOTE_OFF for i in kept)
+    onsets = canonical_notes(notes)["start"]
+    moment = float(onsets[len(onsets) - max(n_onsets, 1)]) - 0.5 / FRAMES_PER_SECOND
+    return kept, _from_zero(cut_notes(notes, moment, math.inf))
+
+
+def last_ids(ids: list[int], room: int) -> list[int]:
+    """The last `room` ids, from the head of a frame on, headed by the velocity in force there."""
     first = len(ids) - room + 1
     heads = (i for i in range(first, len(ids)) if TIME_SHIFT <= ids[i - 1] < VELOCITY)
     cut = next(heads, first)
-    n_onsets = sum(i < NOTE_OFF for i in ids[cut:])
-    onsets = canonical_notes(notes)["start"]
-    moment = float(onsets[len(onsets) - max(n_onsets, 1)]) - 0.5 / FRAMES_PER_SECOND
-    kept = _from_zero(cut_notes(notes, moment, math.inf))
-    return [VELOCITY + velocity_in_force(ids[:cut]), *ids[cut:]], kept
+    return [VELOCITY + velocity_in_force(ids[:cut]), *ids[cut:]]

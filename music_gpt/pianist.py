@@ -22,13 +22,14 @@ from music_gpt.composition import ComposedNote, Composition
 from music_gpt.config import N_EVENTS, SamplingConfig
 from music_gpt.engines import choose_engine
 from music_gpt.errors import InputError
-from music_gpt.generation import Engine, TorchEngine, generate
+from music_gpt.generation import Engine, TorchEngine, generate, surprise_after
 from music_gpt.grammar import Ending, Start
 from music_gpt.hearing import Prompt, hear
 from music_gpt.midi import Piece, PieceLike, as_piece, read_piece
 from music_gpt.model import GPT
 from music_gpt.notes import NOTE_DTYPE
 from music_gpt.recipe import check_prompt, prompt_from_file, prompt_settings, read_recipe
+from music_gpt.redoing import Redone, Stretch, hear_stretch, stretch_settings
 
 if TYPE_CHECKING:
     from pretty_midi import PrettyMIDI
@@ -149,9 +150,7 @@ class Pianist:
         variations = whole("variations", variations, 1, MAX_VARIATIONS)
         prompt_seconds = _part_seconds("prompt_seconds", prompt_seconds)
         prompt_end_seconds = _part_seconds("prompt_end_seconds", prompt_end_seconds)
-        if seed is None:
-            seed = secrets.randbelow(DEFAULT_SEED_LIMIT)
-        seed = whole("seed", seed, 0, MAX_GIVEN_SEED)
+        seed = _given_seed(seed)
         part = (prompt_seconds, prompt_end_seconds, tracks)
         if prompt is None and any(choice is not None for choice in part):
             raise InputError(
@@ -161,9 +160,7 @@ class Pianist:
         piece = None if prompt is None else _as_prompt(prompt, tracks)
         heard = self._hear(piece, prompt_seconds, sampling.max_wait_seconds, prompt_end_seconds)
         settings = {
-            "music_gpt": __version__,
-            **self._name(),
-            "engine": self._engine.name,
+            **self._maker(),
             "seconds": seconds,
             "seed": seed,
             "variations": variations,
@@ -199,9 +196,76 @@ class Pianist:
             check_prompt(heard.start, settings, "The prompt")
         return self._begin(heard, settings)
 
-    def _begin(self, heard: Prompt, settings: Mapping[str, Any]) -> Composition:
+    def redo(
+        self,
+        piece: PieceLike,
+        start_seconds: float,
+        end_seconds: float,
+        *,
+        candidates: int = 8,
+        seed: int | None = None,
+        tracks: Sequence[int | str] | None = None,
+        **knobs: Unpack[Knobs],
+    ) -> Redone:
+        """Compose a part of a piece anew; what is around it stays as it is.
+
+        Several candidates are composed side by side, after what stands before the part. That one
+        fits best after which what follows (8 seconds) is likeliest; where nothing follows, the
+        likeliest one.
+
+        Args:
+            piece: a path, bytes, a PrettyMIDI, notes or a piece.
+            start_seconds: where the part begins; taken to whole frames of 10 ms, as its end is.
+            end_seconds: where it ends, 0.1 to 60 seconds later.
+            candidates: how many, 1 to 16.
+            seed: candidate i is drawn with seed + i; None draws a seed, which `Redone.settings`
+                tells.
+            tracks: numbers or names of the tracks of a MIDI file to use, as for `read_piece`.
+            knobs: how the next event is drawn: fields of `SamplingConfig`.
+
+        Raises:
+            InputError: the piece cannot be read, the part is not in it, or a number is out of
+                range.
+        """
+        sampling = SamplingConfig(**knobs)
+        edges = [
+            number(name, value, 0, math.inf)
+            for name, value in (("start_seconds", start_seconds), ("end_seconds", end_seconds))
+        ]
+        candidates = whole("candidates", candidates, 1, MAX_VARIATIONS)
+        context = self._engine.context
+        given = _as_prompt(piece, tracks)
+        stretch = hear_stretch(given, edges[0], edges[1], context, sampling.max_wait_seconds)
+        settings = stretch_settings(
+            stretch,
+            {
+                **self._maker(),
+                "seed": _given_seed(seed),
+                "variations": candidates,
+                "tracks": _some_tracks(given),
+                **asdict(sampling),
+            },
+        )
+        composition = self._begin(stretch.prompt, settings, Ending.at(stretch.end))
+        for _ in composition:
+            pass
+        return Redone(stretch, composition, self._misfits(stretch, composition))
+
+    def _misfits(self, stretch: Stretch, composition: Composition) -> list[float]:
+        """How badly what follows goes on from each candidate, in nats per token."""
+        takes = range(composition.n_takes)
+        if not len(stretch.after):
+            return [composition.nats_per_token(take) or 0.0 for take in takes]
+        parts = [stretch.split(stretch.joined(composition.notes(take))) for take in takes]
+        contexts, followings = zip(*parts, strict=True)
+        return surprise_after(self._engine, contexts, followings)
+
+    def _begin(
+        self, heard: Prompt, settings: Mapping[str, Any], ending: Ending | None = None
+    ) -> Composition:
         """The takes that these settings describe."""
-        ending = Ending.after(heard.start.seam, settings["seconds"], own=settings["end"])
+        if ending is None:
+            ending = Ending.after(heard.start.seam, settings["seconds"], own=settings["end"])
         seeds = [settings["seed"] + take for take in range(settings["variations"])]
         sampling = SamplingConfig(**{name: settings[name] for name in _KNOBS})
         events = generate(self._engine, heard.start, ending, sampling, seeds)
@@ -231,10 +295,11 @@ class Pianist:
         heard.warnings[:0] = piece.warnings
         return heard
 
-    def _name(self) -> dict[str, str]:
-        """The checkpoint's file and hash, where the card tells them."""
+    def _maker(self) -> dict[str, str]:
+        """What composes: the checkpoint's file and hash, where the card tells them, and so on."""
         names = {"file": "checkpoint", "sha256": "checkpoint_sha256"}
-        return {names[key]: str(self.card[key]) for key in names if key in self.card}
+        card = {names[key]: str(self.card[key]) for key in names if key in self.card}
+        return {"music_gpt": __version__, **card, "engine": self._engine.name}
 
     def stream(
         self, prompt: PieceLike | None = None, **options: Unpack[ComposeOptions]
@@ -275,6 +340,12 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
         "end": settings.get("end") is True,
         **asdict(sampling),
     }
+
+
+def _given_seed(seed: int | None) -> int:
+    """The seed that was given, or a new one."""
+    seed = secrets.randbelow(DEFAULT_SEED_LIMIT) if seed is None else seed
+    return whole("seed", seed, 0, MAX_GIVEN_SEED)
 
 
 def _as_prompt(prompt: PieceLike, tracks: Sequence[int | str] | None) -> Piece:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse import Namespace, set_parsing_settings
 
-from music_gpt.composing import add_generate
+from music_gpt.composing import add_generate, add_redo
 from music_gpt.config import ENGINES, PrepareConfig, RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import require_writable
@@ -61,8 +61,8 @@ def _parser() -> tuple[Parser, dict[str, Callable[[Namespace], None]]]:
     )
     verbs = parser.add_subcommands(dest="verb", required=False)
     functions: dict[str, Callable[[Namespace], None]] = {}
-    adds = (_add_prepare, _add_train, _add_evaluate, add_generate, _add_originality)
-    for add in (*adds, _add_render, _add_export, _add_import, _add_app):
+    adds = (_add_prepare, _add_train, _add_evaluate, add_generate, add_redo)
+    for add in (*adds, _add_originality, _add_render, _add_export, _add_import, _add_app):
         name, verb, function = add()
         summary = str(function.__doc__).splitlines()[0]
         verb.description = summary

@@ -50,8 +50,9 @@ VERBS = {
         "--out",
         "--variations",
         "--seed",
-        "--temperature",
+        *("--temperature", "--again", "--rank"),
     ],
+    "redo": ["midi", "--from", "--to", "--out", "--candidates", "--seed", "--temperature"],
     "originality": ["midi", "--tokens", "--index", "--tracks", "--json"],
     "render": ["midi", "--out", "--tracks"],
     "export": ["--checkpoint", "--format {hf,onnx,onnx-int8}", "--out", "--json"],
@@ -497,6 +498,26 @@ def test_generate_makes_a_file_again_from_what_it_tells(
     assert call(*words, "--prompt", prompt).code == 0
     assert again.read_bytes() == first.read_bytes()
     refused(call(*words, "--again", prompt), "does not tell how it was made")
+
+
+def test_redo_composes_a_part_anew(
+    call: Any, checkpoint: Path, midi_folder: Path, tmp_path: Path
+) -> None:
+    piece, out = midi_folder / "piece-0.mid", tmp_path / "out.mid"
+    words = ["redo", piece, "--out", out, "--checkpoint", checkpoint, "--seed=4", "--candidates=3"]
+    result = call(*words, "--from=4", "--to=6.5", "--json").json
+    assert result["file"] == str(out)
+    assert result["part"] == [4.0, 6.5]
+    assert sorted(result["seeds"]) == [4, 5, 6]
+    nats = result["following_nats_per_token"]
+    assert nats == sorted(nats)
+    old, new = (read_piece(file).sounding_notes for file in (piece, out))
+    for kept in (lambda n: n[n["start"] < 3.99], lambda n: n[n["start"] >= 6.5]):
+        assert kept(new)["start"].tolist() == kept(old)["start"].tolist()
+    assert "the best of 3, seed" in call(*words, "--from=4", "--to=6.5").err
+    refused(call(*words, "--from=4", "--to=2"), "The part from 4 to 2 seconds is not in the piece")
+    refused(call(*words, "--from=4"), "required: to")
+    refused(call("generate", "--again", out, "--out", out), "holds a part that was redone")
 
 
 def test_ctrl_c_keeps_the_music_so_far(

@@ -20,7 +20,7 @@ READING_ORDER = [
     *("learning", "peak", "run_folder", "run_report", "stopping", "watching"),
     *("keeper", "training"),
     *("grammar", "generation", "onnx_graph", "onnx_engine", "engines", "checking", "hearing"),
-    *("recipe", "composition", "pianist"),
+    *("recipe", "composition", "redoing", "pianist"),
     *(
         "style",
         "samples",
