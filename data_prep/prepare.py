@@ -140,8 +140,11 @@ def _write(
     show: Progress,
 ) -> None:
     codes = np.array([SPLITS.index(split) for split in outcome.splits])
-    done, index = 0, IndexWriter()
-    with CorpusWriter(out) as writer:
+    done = 0
+    with (
+        CorpusWriter(out) as writer,
+        IndexWriter(writer.another_file(INDEX_FILE)) as index,
+    ):
         for i in np.argsort(codes, kind="stable").tolist():  # one split after the other
             split, record = outcome.splits[i], _record(outcome, i)
             ids = cache.ids(int(outcome.rows[i]))
@@ -153,7 +156,7 @@ def _write(
         samples = sample_places(outcome.kept, config.seed)
         rolls = [decode_ids(cache.ids(int(outcome.rows[i]))) for i in samples]
         texts = {REPORT: json_text(report), REPORT_PAGE: report_page(report, rolls)}
-        index.write(writer.another_file(INDEX_FILE))
+        index.finish()
         writer.finish(_card(outcome, config, report), tokenizer=tokenizer_text(), texts=texts)
 
 

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -147,17 +148,40 @@ def _hashes(figures: Ints) -> Hashes:
 
 
 class IndexWriter:
-    """Collects the figures of training pieces; the same pieces in the same order, the same bytes.
+    """Writes the index of training pieces: the same pieces in the same order, the same bytes.
 
-    Seven bytes for every twelve notes, and the names.
+    Seven bytes for every twelve notes, and the names. However many there are, memory stays bounded:
+    what is known of the notes waits in two files beside `path` until `finish` puts it there.
     """
 
-    def __init__(self) -> None:
-        self._hashes, self._steps = bytearray(), bytearray()
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._hashes, self._steps = (path.with_suffix(f".{part}") for part in ("hashes", "steps"))
+        self._files = [part.open("wb") for part in (self._hashes, self._steps)]
         self._waiting: list[Ints] = []  # figures that have no hash yet: many at once are fast
         self._n_waiting = 0
         self._counts: list[int] = []
         self._names: list[str] = []
+
+    def __enter__(self) -> IndexWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._close()
+        self._remove()
+
+    def _close(self) -> None:
+        for file in self._files:
+            file.close()
+
+    def _remove(self) -> None:
+        for part in (self._hashes, self._steps):
+            part.unlink(missing_ok=True)
 
     def add(self, ids: Ids, name: str) -> None:
         """Append a piece: its ids, and the name by which it will be told."""
@@ -165,7 +189,7 @@ class IndexWriter:
         figures = _figures(np.diff(pitch))[::FIGURE_STEP]
         frames = np.maximum.accumulate(frame)[: len(figures) * FIGURE_STEP : FIGURE_STEP]
         steps = np.minimum(np.diff(frames, prepend=0), _LONGEST_STEP)
-        self._steps += steps.astype("<u2").tobytes()
+        self._files[1].write(steps.astype("<u2").tobytes())
         self._counts.append(len(figures))
         self._names.append(name)
         self._waiting.append(figures)
@@ -176,21 +200,28 @@ class IndexWriter:
     def _hash(self) -> None:
         hashes = _hashes(np.concatenate([_figures(np.zeros(0, np.int64)), *self._waiting]))
         wide = hashes.astype("<u8").view(np.uint8).reshape(-1, 8)
-        self._hashes += wide[:, :_HASH_BYTES].tobytes()
+        self._files[0].write(wide[:, :_HASH_BYTES].tobytes())
         self._waiting, self._n_waiting = [], 0
 
-    def write(self, path: Path) -> None:
+    def finish(self) -> None:
         """Write the index, whole or not at all."""
         self._hash()
-        with whole_file(path) as beside, beside.open("wb") as file:
+        self._close()
+        with whole_file(self.path) as beside, beside.open("wb") as file:
             np.savez(
                 file,
                 form=np.array([FIGURE_INTERVALS, FIGURE_STEP, CHORD_FRAMES], "<u4"),
-                hashes=np.frombuffer(self._hashes, np.uint8).reshape(-1, _HASH_BYTES),
-                steps=np.frombuffer(self._steps, "<u2"),  # frames since the figure before
+                hashes=_mapped(self._hashes, np.dtype("u1")).reshape(-1, _HASH_BYTES),
+                steps=_mapped(self._steps, np.dtype("<u2")),  # frames since the figure before
                 counts=np.array(self._counts, "<u4"),
                 names=np.frombuffer("\0".join(self._names).encode(), np.uint8),
             )
+        self._remove()
+
+
+def _mapped(path: Path, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """What is in a file, read as it is needed; an empty file cannot be mapped."""
+    return np.memmap(path, dtype, mode="r") if path.stat().st_size else np.zeros(0, dtype)
 
 
 class OriginalityIndex:

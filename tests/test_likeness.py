@@ -49,15 +49,17 @@ TRAINING = [steady(wandering(seed, NOTES_A_PIECE)) for seed in range(4)]
 
 def folder_of(folder: Path, pieces: list[Notes]) -> Path:
     """A tokens folder with these training pieces, a.mid, b.mid and so on, and their index."""
-    index = IndexWriter()
-    with CorpusWriter(folder) as writer:
+    with (
+        CorpusWriter(folder) as writer,
+        IndexWriter(writer.another_file(INDEX_FILE)) as index,
+    ):
         for name, notes in zip("abcdefgh", pieces, strict=False):
             ids = encode_notes(notes, eos=True)
             seconds = float(notes["end"].max())
             record = {"file": f"{name}.mid", "notes": len(notes), "seconds": seconds}
             writer.add("train", ids, record)
             index.add(ids, f"{name}.mid")
-        index.write(writer.another_file(INDEX_FILE))
+        index.finish()
         writer.finish({}, tokenizer="{}")
     return folder
 
@@ -319,3 +321,17 @@ def test_an_index_of_other_pieces_is_refused(tokens: Path, tmp_path: Path) -> No
 
 def test_random_music_shares_next_to_nothing(index: OriginalityIndex) -> None:
     assert all(originality(melody(seed, 200), index) is None for seed in range(5))
+
+
+def test_an_index_of_no_pieces_is_an_index_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    with IndexWriter(tmp_path / INDEX_FILE) as writer:
+        writer.finish()
+    assert [path.name for path in tmp_path.iterdir()] == [INDEX_FILE]
+    assert OriginalityIndex.open(tmp_path).longest_run(TRAINING[0]) is None
+
+
+def test_an_index_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), IndexWriter(tmp_path / INDEX_FILE) as writer:
+        writer.add(encode_notes(TRAINING[0], eos=True), "a.mid")
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []

@@ -34,15 +34,17 @@ SHORT = melody(9, 50)
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("samples") / "tokens"
-    index = IndexWriter()
-    with CorpusWriter(folder) as writer:
+    with (
+        CorpusWriter(folder) as writer,
+        IndexWriter(writer.another_file(INDEX_FILE)) as index,
+    ):
         for split, pieces in (("train", PIECES[:2]), ("test", [SHORT, *PIECES[2:]])):
             for notes in pieces:
                 ids, seconds = encode_notes(notes, eos=True), float(np.ptp(notes["end"]))
                 writer.add(split, ids, {"file": "a.mid", "notes": len(notes), "seconds": seconds})
                 if split == "train":
                     index.add(ids, "a.mid")
-        index.write(writer.another_file(INDEX_FILE))
+        index.finish()
         writer.finish({}, tokenizer="{}")
     return folder
 
