@@ -34,12 +34,14 @@ import torch
 from music_gpt.checkpoint import bundled_checkpoint, load_checkpoint, save_checkpoint
 from music_gpt.config import PRESETS, ModelConfig, SamplingConfig
 from music_gpt.events import EOS, VOCAB_SIZE, encode_notes, velocity_in_force
-from music_gpt.generation import Decoder, Engine, Logits, TorchEngine, draw, generate
-from music_gpt.grammar import Ending, Grammar, Ints, Start
+from music_gpt.generation import Decoder, Engine, TorchEngine, generate
+from music_gpt.grammar import Ending, Grammar, Start
 from music_gpt.hugging_face import export_for_transformers
 from music_gpt.midi import make_notes, piece_from_notes
 from music_gpt.model import GPT
 from music_gpt.pianist import Pianist
+from music_gpt.sampler import Logits, draw
+from music_gpt.takes import Ints
 
 ENGINES = ("torch", "onnx", "onnx-int8")
 PEER = "transformers"

@@ -204,12 +204,9 @@ class Composition:
 
         With its seed, `variations=1` makes it again.
         """
-        return {
-            **self._settings,
-            "seed": self._settings["seed"] + take,
-            "variations": 1,
-            "nats_per_token": self.nats_per_token(take),
-        }
+        nats = self.nats_per_token(take)
+        seed = self._settings["seed"] + take
+        return {**self._settings, "seed": seed, "variations": 1, "nats_per_token": nats}
 
     def midi(self, take: int = 0) -> PrettyMIDI:
         """The take as a PrettyMIDI, with the settings in a text event."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from music_gpt.errors import InputError
+from music_gpt.keys import scale
 
 MAX_LAYERS, MAX_CONTEXT = 1000, 131_072
 """Bounds on what the weights in a file do not bound: a hostile checkpoint must cost little."""
@@ -550,6 +551,20 @@ class SamplingConfig:
     """Longest note; the grammar mask ends it there."""
     release_after_seconds: float = 2.5
     """Notes that sound longer become ever likelier to be released."""
+    time_temperature: float = 0.0
+    """Own temperature of which wait, once it is a wait; 0 for `temperature`."""
+    pitch_temperature: float = 0.0
+    """Own temperature of which pitch, once one is struck; 0 for `temperature`."""
+    velocity_temperature: float = 0.0
+    """Own temperature of which velocity, once one is told; 0 for `temperature`."""
+    key: str = ""
+    """Key that the music keeps to, softly, as C, a, Bb or F# minor; empty for any."""
+    key_strength: float = 2.0
+    """Nats by which a note outside the scale of `key` becomes less likely."""
+    density: float = 0.0
+    """Notes per second that are aimed at, softly; 0 for as many as come."""
+    density_strength: float = 2.0
+    """Nats by which onsets and waits move, at most, where the density is far off."""
 
     def __post_init__(self) -> None:
         _take_plain_numbers(self)
@@ -575,6 +590,16 @@ class SamplingConfig:
             _within(self.release_after_seconds, 0.1, 120),
             "between 0.1 and 120",
         )
+        for name in ("time_temperature", "pitch_temperature", "velocity_temperature"):
+            value = getattr(self, name)
+            in_range = value == 0 or _within(value, 0.05, 10)
+            _require(in_range, name, value, "0 or between 0.05 and 10")
+        known = isinstance(self.key, str) and (not self.key or scale(self.key) is not None)
+        _check(self, "key", known, "a key, as C, a, Bb or F# minor, or empty")
+        _check(self, "density", _within(self.density, 0, 60), "between 0 and 60")
+        for name in ("key_strength", "density_strength"):
+            value = getattr(self, name)
+            _require(_within(value, 0, 10), name, value, "between 0 and 10")
 
 
 @dataclass(frozen=True)

@@ -26,15 +26,14 @@ from music_gpt.errors import InputError
 from music_gpt.events import EOS, encode_notes
 from music_gpt.files import as_path, plain_errors, whole_file
 from music_gpt.generation import (
-    NEAR_TIE,
     Engine,
-    Logits,
     TorchEngine,
     fastest_threads,
     quickest,
 )
 from music_gpt.midi import read_piece
 from music_gpt.model import GPT, token_nats
+from music_gpt.sampler import NEAR_TIE, Logits
 
 NEEDED = ("onnx", "onnxruntime")
 """What the extra `fast` brings."""

@@ -11,27 +11,21 @@ own generator; so a take is the same alone or among others. The module knows not
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from music_gpt.config import SamplingConfig
-from music_gpt.errors import InputError
 from music_gpt.events import EOS, VELOCITY, VOCAB_SIZE
-from music_gpt.grammar import Ending, Floats, Grammar, Ints, Mask, Rows, Start
+from music_gpt.grammar import Ending, Grammar, Start
 from music_gpt.model import GPT, KVCache
+from music_gpt.sampler import Logits, draw, surprise
+from music_gpt.takes import Floats, Ints, Mask, Rows
 
-Logits = npt.NDArray[np.float32]
-
-NEAR_TIE = 1e-4
-"""Logits that lie closer may be in another order in another engine or batch, whose float32 sums
-run in another order (measured: 4e-6 apart); then the whole window is computed once more."""
 LONGEST_PERIOD = 64
 """Longest pattern, in events, whose repetition counts as a loop."""
 SUSPECT_RUN = 32
@@ -184,74 +178,7 @@ def _array(logits: torch.Tensor) -> Logits:
     return array
 
 
-# --- sampler ------------------------------------------------------------------------------------
-
-
-def survivors(logits: Floats, sampling: SamplingConfig) -> tuple[Floats, Floats]:
-    """What min-p, then top-k, then top-p leave of `logits` (B, V), in two bounds, each (B).
-
-    All logits from the first bound up may be drawn. The second is the greatest value that is left
-    out: rounding could move an event that is so close to it across. It is infinite where the
-    probabilities themselves come too close to top_p.
-
-    >>> quarter, half = math.log(0.25), math.log(0.5)
-    >>> sampling = SamplingConfig(1.0, top_p=0.4, min_p=0.0)
-    >>> lowest, border = survivors(np.array([[quarter, half, quarter]]), sampling)
-    >>> lowest == half, border == quarter
-    (array([ True]), array([ True]))
-    """
-    lowest = border = np.full(len(logits), -np.inf)
-    if sampling.temperature == 0:  # the likeliest event is left by every filter
-        return lowest, border
-    if sampling.min_p > 0:
-        lowest = border = logits.max(1) + sampling.temperature * math.log(sampling.min_p)
-    if 0 < sampling.top_k < logits.shape[1]:
-        kth = logits.shape[1] - sampling.top_k
-        ordered = np.partition(logits, (kth - 1, kth), axis=1)
-        lowest = np.maximum(lowest, ordered[:, kth])
-        border = np.maximum(border, ordered[:, kth - 1])
-    if sampling.top_p < 1:
-        last, following = _nucleus(logits, lowest, sampling)
-        lowest, border = np.maximum(lowest, last), np.maximum(border, following)
-    return lowest, border
-
-
-def _nucleus(logits: Floats, lowest: Floats, sampling: SamplingConfig) -> tuple[Floats, Floats]:
-    """The least logit (B) of the likeliest events that hold top_p, and the one that follows it."""
-    ordered = -np.sort(-logits, axis=1)  # (B, V)
-    with np.errstate(over="ignore"):
-        weights = np.exp((ordered - ordered[:, :1]) / sampling.temperature)
-    weights[ordered < lowest[:, None]] = 0.0
-    weights /= weights.sum(1, keepdims=True)
-    before = np.cumsum(weights, axis=1) - weights
-    n_inside = ((before < sampling.top_p) & (weights > 0)).sum(1)  # at least the first
-    in_doubt = (np.abs(before - sampling.top_p) < NEAR_TIE / 10) & (weights > NEAR_TIE / 10)
-    rows = np.arange(len(ordered))
-    following = ordered[rows, np.minimum(n_inside, ordered.shape[1] - 1)]
-    return ordered[rows, n_inside - 1], np.where(in_doubt.any(1), np.inf, following)
-
-
-def draw(logits: Floats, sampling: SamplingConfig, noise: Floats) -> tuple[Ints, Mask]:
-    """One event for each take, and whether logits that differ by `NEAR_TIE` would give it as well.
-
-    logits: (B, V), -inf for what is not allowed. noise: (B, V), drawn from Gumbel's distribution:
-    the largest of logits + temperature * noise is a sample of softmax(logits / temperature), and at
-    temperature 0 it is the likeliest event. Raises `InputError` if the network gives no numbers.
-    """
-    if not np.isfinite(logits.max(1)).all():
-        raise InputError(
-            "The network gives no numbers for what comes next; its checkpoint is damaged, so use "
-            "another one."
-        )
-    lowest, border = survivors(logits, sampling)
-    scores = logits + sampling.temperature * noise
-    rows = np.arange(len(scores))
-    ids = np.where(logits >= lowest[:, None], scores, -np.inf).argmax(1)
-    rivals = np.where(logits >= lowest[:, None] - NEAR_TIE, scores, -np.inf)
-    best = rivals[rows, ids].copy()
-    rivals[rows, ids] = -np.inf
-    sure = (best - rivals.max(1) > NEAR_TIE) & (logits[rows, ids] - border > NEAR_TIE)
-    return ids, sure
+# --- loops ----------------------------------------------------------------------------------------
 
 
 class LoopWatch(Rows):
@@ -267,18 +194,6 @@ class LoopWatch(Rows):
         self._recent = np.concatenate((ids[:, None], self._recent[:, :-1]), axis=1)
         longest: Ints = self._runs.max(1)
         return longest
-
-
-def surprise(logits: Logits, ids: Ints) -> Floats:
-    """Nats (B) by which a network with these logits (B, V) is surprised by `ids` (B).
-
-    >>> surprise(np.zeros((1, 4), np.float32), np.array([2])) == np.log([4.0])
-    array([ True])
-    """
-    exact = logits.astype(np.float64)
-    highest = exact.max(1)
-    total: Floats = highest + np.log(np.exp(exact - highest[:, None]).sum(1))
-    return total - exact[np.arange(len(ids)), ids]
 
 
 # --- decoding -----------------------------------------------------------------------------------

@@ -6,13 +6,10 @@ frames of 10 ms. The module knows neither the network nor MIDI.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from music_gpt.config import SamplingConfig
 from music_gpt.events import (
@@ -27,10 +24,8 @@ from music_gpt.events import (
     VELOCITY,
     VOCAB_SIZE,
 )
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
+from music_gpt.leaning import Leaning
+from music_gpt.takes import Floats, Ints, Mask, Rows
 
 FADE_NATS = 4.0
 """How much less likely an onset has become when onsets stop."""
@@ -44,18 +39,6 @@ _PITCHES = np.arange(N_PITCHES)
 _SHIFTS = np.arange(1, N_SHIFTS + 1)
 _BINS = np.arange(N_VELOCITIES)
 _FOREVER = 1 << 40
-
-
-class Rows:
-    """State of several takes: every array has one row a take."""
-
-    def pick(self, rows: Sequence[int]) -> Self:
-        """A copy with these takes only."""
-        picked = copy.copy(self)
-        for name, value in vars(self).items():
-            if isinstance(value, np.ndarray):
-                setattr(picked, name, value[list(rows)])
-        return picked
 
 
 # --- where the music begins and ends ------------------------------------------------------------
@@ -138,6 +121,7 @@ class Grammar(Rows):
         self, start: Start, ending: Ending, sampling: SamplingConfig, n_takes: int
     ) -> None:
         self._seam, self._ending = start.seam, ending
+        self._leaning = Leaning(sampling, n_takes) if sampling.key or sampling.density else None
         self._longest_wait = max(round(sampling.max_wait_seconds * FRAMES_PER_SECOND), 1)
         self._longest_note = round(sampling.max_note_seconds * FRAMES_PER_SECOND)
         self._release_after = round(sampling.release_after_seconds * FRAMES_PER_SECOND)
@@ -213,6 +197,8 @@ class Grammar(Rows):
     def bias(self) -> Floats:
         """What is added to the logits, (B, V): onsets fade, overlong notes let go, the end nears.
 
+        To it comes what a person would like, a key or a density (`music_gpt.leaning`).
+
         A note whose release a network has once missed is seldom released later: in its corpus such
         a thing does not happen. So the longer a note sounds past `release_after_seconds`, the
         likelier its release is made.
@@ -229,10 +215,14 @@ class Grammar(Rows):
             bias[:, VELOCITY:EOS] -= fading
         if ending.own:
             bias[:, EOS] = np.where(frame >= ending.earliest, END_NATS, 0.0)
+        if self._leaning is not None:
+            bias += self._leaning.bias(frame <= ending.fade)
         return bias
 
     def advance(self, ids: Ints) -> None:
         """One more event in each take, ids (B)."""
+        if self._leaning is not None:
+            self._leaning.advance(ids)
         pitch = ids & 127
         on, off = ids < NOTE_OFF, (ids >= NOTE_OFF) & (ids < TIME_SHIFT)
         shift = (ids >= TIME_SHIFT) & (ids < VELOCITY)

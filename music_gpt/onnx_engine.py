@@ -16,8 +16,8 @@ from onnxruntime.capi import onnxruntime_pybind11_state as said
 
 from music_gpt.config import ModelConfig
 from music_gpt.errors import InputError
-from music_gpt.generation import Logits
-from music_gpt.grammar import Ints
+from music_gpt.sampler import Logits
+from music_gpt.takes import Ints
 
 VERSION: str = ort.__version__
 """Version of ONNX Runtime."""

@@ -75,6 +75,13 @@ class Knobs(TypedDict, total=False):
     max_wait_seconds: float
     max_note_seconds: float
     release_after_seconds: float
+    time_temperature: float
+    pitch_temperature: float
+    velocity_temperature: float
+    key: str
+    key_strength: float
+    density: float
+    density_strength: float
 
 
 class ComposeOptions(Knobs, total=False):

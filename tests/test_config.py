@@ -118,6 +118,13 @@ BAD: list[tuple[type, str, list[Any], str]] = [
     (SamplingConfig, "max_wait_seconds", [0, 61, math.nan], "between 0.01 and 60"),
     (SamplingConfig, "max_note_seconds", [0, 121, math.inf], "between 0.1 and 120"),
     (SamplingConfig, "release_after_seconds", [0, 121, math.nan], "between 0.1 and 120"),
+    (SamplingConfig, "time_temperature", [-1, 0.01, 11, math.nan], "0 or between 0.05 and 10"),
+    (SamplingConfig, "pitch_temperature", [-1, 0.01, 11, "1"], "0 or between 0.05 and 10"),
+    (SamplingConfig, "velocity_temperature", [-1, 0.01, 11], "0 or between 0.05 and 10"),
+    (SamplingConfig, "key", ["H", "C dorian", 5, None], "a key, as C, a, Bb or F# minor, or empty"),
+    (SamplingConfig, "key_strength", [-1, 11, math.nan], "between 0 and 10"),
+    (SamplingConfig, "density", [-1, 61, math.nan], "between 0 and 60"),
+    (SamplingConfig, "density_strength", [-1, 11, "2"], "between 0 and 10"),
 ]
 BAD_PAGE = [
     (PageConfig, field.name, [0, -1, math.nan, "1"], "above 0")

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from music_gpt import generation
 from music_gpt.config import ModelConfig, SamplingConfig
-from music_gpt.errors import InputError
 from music_gpt.events import (
     EOS,
     NOTE_OFF,
@@ -28,13 +27,12 @@ from music_gpt.generation import (
     LOOP_RUN,
     LoopWatch,
     TorchEngine,
-    draw,
     generate,
-    surprise,
-    survivors,
 )
-from music_gpt.grammar import Ending, Floats, Grammar, Ints, Start
+from music_gpt.grammar import Ending, Grammar, Start
 from music_gpt.model import GPT
+from music_gpt.sampler import surprise
+from music_gpt.takes import Ints
 from music_gpt.tokenizer import count_errors
 
 PLAIN = SamplingConfig(temperature=1.0, min_p=0.0)
@@ -325,88 +323,7 @@ def test_a_piece_may_look_for_its_own_ending():
     assert all(9.0 <= length <= 11.0 for length in within)
 
 
-# --- the sampler ---------------------------------------------------------------------------------
-
-
-def drawn(logits: Sequence[float], n: int = 4000, **knobs: float) -> np.ndarray:
-    """How often each event is drawn."""
-    table: Floats = np.tile(np.array(logits, np.float64), (n, 1))
-    rng = np.random.default_rng(3)
-    ids, _ = draw(table, SamplingConfig(**{"min_p": 0.0, **knobs}), rng.gumbel(size=table.shape))
-    return np.bincount(ids, minlength=len(logits)) / n
-
-
-def test_events_are_drawn_as_often_as_the_softmax_says():
-    shares = np.array([0.5, 0.3, 0.2])
-    assert np.allclose(drawn(np.log(shares), temperature=1.0), shares, atol=0.03)
-    hot = shares**0.5 / (shares**0.5).sum()
-    assert np.allclose(drawn(np.log(shares), temperature=2.0), hot, atol=0.03)
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1e-300, 1e-8])
-def test_no_heat_takes_the_likeliest_event(temperature):
-    shares = drawn([1.0, 1.001, -np.inf, 0.0], temperature=temperature, top_p=0.5, min_p=0.1)
-    assert shares.tolist() == [0, 1, 0, 0]
-
-
-@pytest.mark.parametrize(
-    ("knobs", "left"),
-    [
-        ({"top_k": 1}, [0]),
-        ({"top_k": 2}, [0, 1]),
-        ({"top_k": 500}, [0, 1, 2, 3]),
-        ({"top_p": 0.39}, [0]),
-        ({"top_p": 0.41}, [0, 1]),
-        ({"top_p": 1e-9}, [0]),
-        ({"min_p": 0.4}, [0, 1, 2]),
-        ({"min_p": 0.9}, [0]),
-        ({"min_p": 0.6, "top_p": 0.6}, [0, 1]),  # 0.4 and 0.3 are left, and 0.4 alone is 57 %
-        ({"top_k": 3, "top_p": 0.75}, [0, 1]),  # of 0.4, 0.3 and 0.2 the first two are 78 %
-    ],
-)
-def test_the_filters_leave_the_likeliest_events(knobs, left):
-    shares = drawn(np.log([0.4, 0.3, 0.2, 0.1]), temperature=1.0, **knobs)
-    assert np.flatnonzero(shares).tolist() == left
-
-
-def test_what_the_grammar_forbids_takes_no_part_in_the_filters():
-    logits = np.array([[9.0, 1.0, 0.0, -1.0]])
-    masked = np.where([False, True, True, True], logits, -np.inf)
-    assert survivors(masked, SamplingConfig(min_p=0.9))[0][0] > 0.0
-    assert drawn(masked[0], top_k=1).tolist() == [0, 1, 0, 0]
-
-
-def test_a_near_tie_is_told():
-    noise = np.zeros((3, 3))
-    logits = np.array([[1.0, 1.00001, 0.0], [1.0, 2.0, 0.0], [1.0, -np.inf, -np.inf]])
-    assert draw(logits, GREEDY, noise)[1].tolist() == [False, True, True]
-
-
-@pytest.mark.parametrize(
-    ("knobs", "sure"),
-    [
-        ({"top_k": 1}, True),
-        ({"top_k": 2}, True),  # the second is far from the third
-        ({"top_k": 3}, False),  # the third and the fourth could change places
-        ({"top_p": 0.5}, True),
-        ({"top_p": 1 / 1.4}, False),  # is the first alone this much of it, or is it not
-        ({"min_p": 0.399995}, False),
-        ({"min_p": 0.3}, True),
-    ],
-)
-def test_an_event_at_the_edge_of_a_filter_is_in_doubt(knobs, sure):
-    logits = np.log([[1.0, 0.4, 1e-7, 1e-7]])
-    noise = np.zeros((1, 4))
-    noise[0, 1] = 2.0  # the second is drawn if it may be
-    if knobs == {"top_k": 3}:
-        noise[0, 2] = 30.0
-    sampling = SamplingConfig(**{"temperature": 1.0, "min_p": 0.0, **knobs})
-    assert draw(logits, sampling, noise)[1].tolist() == [sure]
-
-
-def test_a_network_that_gives_no_numbers_is_told():
-    with pytest.raises(InputError, match="checkpoint is damaged"):
-        draw(np.array([[np.nan, 1.0]]), PLAIN, np.zeros((1, 2)))
+# --- what the network finds of it -----------------------------------------------------------------
 
 
 def test_what_the_network_finds_of_an_event_is_free_of_grammar_and_temperature():

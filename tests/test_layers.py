@@ -13,14 +13,15 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "music_gpt"
 
 READING_ORDER = [
-    *("errors", "files", "config", "settings", "report_html", "notes", "drawing", "hashing"),
+    *("errors", "files", "keys", "config", "settings", "report_html", "notes", "drawing"),
+    "hashing",
     *("midi_files", "midi_mending", "midi_notes", "midi"),
     *("events", "tokenizer", "corpus", "likeness", "data"),
     *("model", "growth", "checkpoint", "hugging_face", "foreign", "optimizer"),
     *("learning", "peak", "run_folder", "run_report", "stopping", "watching"),
     *("keeper", "training"),
-    *("grammar", "generation", "onnx_graph", "onnx_engine", "engines", "checking", "hearing"),
-    *("recipe", "composition", "redoing", "pianist"),
+    *("takes", "leaning", "grammar", "sampler", "generation", "onnx_graph", "onnx_engine"),
+    *("engines", "checking", "hearing", "recipe", "composition", "redoing", "pianist"),
     *(
         "style",
         "samples",

@@ -31,7 +31,7 @@ from music_gpt.midi import (
 )
 from music_gpt.model import GPT
 from music_gpt.notes import NOTE_DTYPE, Notes
-from music_gpt.pianist import Pianist
+from music_gpt.pianist import Knobs, Pianist
 from music_gpt.recipe import settings_text
 
 CONTEXT = 128
@@ -537,6 +537,14 @@ def test_a_number_out_of_range_gets_a_sentence(pianist, wrong):
     ((name, _),) = wrong.items()
     with pytest.raises(InputError, match=f"^{name} is .* but it has to be .*\\.$"):
         pianist.compose(CHORD, **wrong)
+
+
+def test_every_knob_of_sampling_can_be_turned_when_composing(pianist):
+    assert set(Knobs.__annotations__) == set(SamplingConfig.__dataclass_fields__)
+    wish = {"key": "Eb", "density": 4.0, "time_temperature": 0.7, "velocity_temperature": 2.0}
+    take = compose(pianist, CHORD, **wish)
+    assert wish.items() <= take.settings().items()
+    assert take.notes().tolist() != compose(pianist, CHORD).notes().tolist()
 
 
 def test_whole_numbers_of_numpy_are_whole_numbers(pianist):

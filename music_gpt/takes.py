@@ -1,0 +1,28 @@
+"""State of takes side by side -> that of some of them: rows of arrays, and their types."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+class Rows:
+    """State of several takes: every array has one row a take."""
+
+    def pick(self, rows: Sequence[int]) -> Self:
+        """A copy with these takes only."""
+        picked = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(picked, name, value[list(rows)])
+            elif isinstance(value, Rows):
+                setattr(picked, name, value.pick(rows))
+        return picked

@@ -1,0 +1,119 @@
+"""A key and a density lean on the music: it moves their way, and without them it is as before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from test_generation import MadEngine, take_ids
+
+from music_gpt.config import SamplingConfig
+from music_gpt.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, decode_ids
+from music_gpt.grammar import Ending, Grammar, Start
+from music_gpt.keys import MAJOR, MINOR, scale
+from music_gpt.leaning import MEMORY_SECONDS, Leaning
+
+SEEDS = (1, 2, 3, 4)
+
+
+def music(**knobs: Any) -> list[Any]:
+    """Notes of four takes of 20 seconds of a network that knows no music."""
+    sampling = SamplingConfig(temperature=1.0, min_p=0.0, **knobs)
+    engine = MadEngine(spread=1.0, kinds=[0, 0, 0.5, 0, 0])
+    return [decode_ids(ids) for ids in take_ids(engine, 20.0, SEEDS, sampling)]
+
+
+def share_in_key(takes: list[Any], key: str) -> float:
+    kept = scale(key)
+    assert kept is not None
+    pitches = np.concatenate([notes["pitch"] for notes in takes])
+    return float(np.mean([pitch % 12 in kept for pitch in pitches]))
+
+
+def notes_per_second(takes: list[Any]) -> float:
+    return sum(len(notes) for notes in takes) / (20.0 * len(takes))
+
+
+@pytest.mark.parametrize(
+    ("name", "tonic", "steps"),
+    [
+        *[("C", 0, MAJOR), ("a", 9, MINOR), ("F# minor", 6, MINOR), ("Bb", 10, MAJOR)],
+        *[("b", 11, MINOR), ("bb", 10, MINOR), ("B", 11, MAJOR), ("Am", 9, MINOR)],
+        *[("e major", 4, MAJOR), ("E♭ Minor", 3, MINOR), ("Cb", 11, MAJOR), (" g maj ", 7, MAJOR)],
+    ],
+)
+def test_a_key_has_the_notes_of_its_scale(name: str, tonic: int, steps: tuple[int, ...]) -> None:
+    assert scale(name) == {(tonic + step) % 12 for step in steps}
+
+
+@pytest.mark.parametrize("name", ["", "H", "C##", "minor", "c dorian", "7", "Cis", "x minor"])
+def test_what_is_no_key_is_none(name: str) -> None:
+    assert scale(name) is None
+
+
+@pytest.mark.parametrize("key", ["C", "f# minor"])
+def test_a_key_draws_the_notes_into_its_scale(key: str) -> None:
+    free, leaning = share_in_key(music(), key), share_in_key(music(key=key), key)
+    firm = share_in_key(music(key=key, key_strength=6.0), key)
+    assert free + 0.1 < leaning < firm
+    assert firm > 0.97
+
+
+def test_a_density_draws_the_notes_per_second_towards_it() -> None:
+    free = notes_per_second(music())
+    thin, thick = (notes_per_second(music(density=free * way)) for way in (0.4, 2.5))
+    assert thin < 0.8 * free < 1.2 * free < thick
+    firm = notes_per_second(music(density=free * 0.4, density_strength=6.0))
+    assert abs(firm - 0.4 * free) < abs(thin - 0.4 * free)
+
+
+@pytest.mark.parametrize(
+    "off",
+    [{"key": "", "density": 0.0}, {"key": "C", "key_strength": 0}, {"density_strength": 0.0}],
+    ids=str,
+)
+def test_without_a_wish_the_music_is_the_same_to_the_note(off: dict[str, Any]) -> None:
+    assert [n.tolist() for n in music(**off)] == [n.tolist() for n in music()]
+
+
+def test_the_lean_is_bounded_and_none_at_the_density_that_is_aimed_at() -> None:
+    sampling = SamplingConfig(density=4.0, density_strength=1.5)
+    leaning = Leaning(sampling, 2)
+    going = np.array([True, True])
+    assert not leaning.bias(going).any()
+    for _ in range(60):  # one take strikes on and on, the other waits
+        leaning.advance(np.array([60, TIME_SHIFT + 99]))
+    crowded, sparse = leaning.bias(going)
+    assert crowded[60] == crowded[VELOCITY] == -1.5
+    assert (crowded[TIME_SHIFT], crowded[VELOCITY - 1]) == (pytest.approx(0.03), 1.5)
+    assert (sparse[60], sparse[VELOCITY - 1]) == (1.5, -1.5)
+    assert not crowded[NOTE_OFF:TIME_SHIFT].any()
+    assert crowded[EOS] == 0
+    assert not leaning.bias(~going).any()
+    assert (leaning.pick([1]).bias(going[:1]) == sparse).all()
+
+
+def test_a_steady_density_is_measured_as_what_it_is() -> None:
+    leaning = Leaning(SamplingConfig(density=1.0), 1)
+    for _ in range(200):
+        leaning.advance(np.array([60]))
+        leaning.advance(np.array([TIME_SHIFT + 24]))
+    # just before a note, four a second seem half a note fewer
+    assert leaning._rate[0] == pytest.approx(4.0 - 0.5 / MEMORY_SECONDS, abs=0.02)
+
+
+def test_a_wish_leans_on_the_grammar_until_the_end_is_near() -> None:
+    ending = Ending.after(0, 20.0)
+    sampling = SamplingConfig(key="C", key_strength=3.0, density=5.0)
+    grammar = Grammar(Start(frame=ending.fade - 300), ending, sampling, 1)
+    for event in (VELOCITY, 60, TIME_SHIFT + 99, TIME_SHIFT + 99):
+        grammar.advance(np.array([event]))
+    bias = grammar.bias()[0]
+    assert bias[62] > 0
+    assert bias[61] == pytest.approx(bias[62] - 3.0)
+    for event in (TIME_SHIFT + 99, TIME_SHIFT + 99):
+        grammar.advance(np.array([event]))
+    bias = grammar.bias()[0]
+    assert bias[62] < 0
+    assert bias[61] == pytest.approx(bias[62] - 3.0)  # the key is kept to the end
