@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from music_gpt.errors import InputError
 from music_gpt.keys import scale
@@ -20,6 +21,9 @@ MAX_LAYERS, MAX_CONTEXT = 1000, 131_072
 MAX_SEED = 2**63 - 1
 N_EVENTS = 390
 """Size of the event vocabulary: a fact of the tokenizer (`music_gpt.tokenizer`), not a knob."""
+FROM_ONE, FROM_ZERO = "a whole number from 1 up", "a whole number, 0 or more"
+POSITIVE, BELOW_ONE = "a number above 0", "at least 0 and below 1"
+"""What is allowed, in the words of the sentences."""
 ENGINES = ("auto", "torch", "onnx", "onnx-int8")
 """What can run a network (`music_gpt.engines`)."""
 
@@ -44,6 +48,25 @@ def _check(config: object, name: str, condition: bool, allowed: str) -> None:
     _require(condition, name, getattr(config, name), allowed)
 
 
+def _check_each(
+    config: object, names: Iterable[str], holds: Callable[[Any], bool], allowed: str
+) -> None:
+    """`_check` for several fields of one kind."""
+    for name in names:
+        _check(config, name, holds(getattr(config, name)), allowed)
+
+
+def _check_choices(config: Any) -> None:
+    """Check the fields that are a `Literal` or a bool: what they may be stands in their type."""
+    for name, kind in get_type_hints(type(config)).items():
+        if kind is bool:
+            _check(config, name, isinstance(getattr(config, name), bool), "true or false")
+        elif get_origin(kind) is Literal:
+            *others, last = map(repr, get_args(kind))
+            allowed = f"{', '.join(others)} or {last}"
+            _check(config, name, getattr(config, name) in get_args(kind), allowed)
+
+
 def _finite(value: object) -> bool:
     return _is_number(value, (int, float)) and abs(cast(float, value)) < math.inf
 
@@ -52,8 +75,24 @@ def _within(value: object, low: float, high: float = math.inf) -> bool:
     return _finite(value) and low <= cast(float, value) <= high
 
 
+def _positive(value: object) -> bool:
+    return _finite(value) and cast(float, value) > 0
+
+
+def _below_one(value: object) -> bool:
+    return _finite(value) and 0 <= cast(float, value) < 1
+
+
 def _whole(value: object, low: int, high: float = math.inf) -> bool:
     return _is_number(value, int) and low <= cast(int, value) <= high
+
+
+def _from_one(value: object) -> bool:
+    return _whole(value, 1)
+
+
+def _from_zero(value: object) -> bool:
+    return _whole(value, 0)
 
 
 def _require_seed(value: object) -> None:
@@ -109,24 +148,13 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         _take_plain_numbers(self)
-        for name in ("d_model", "d_ff", "n_heads", "n_kv_heads", "vocab_size"):
-            value = getattr(self, name)
-            _require(_whole(value, 1), name, value, "a whole number from 1 up")
+        sizes = ("d_model", "d_ff", "n_heads", "n_kv_heads", "vocab_size")
+        _check_each(self, sizes, _from_one, FROM_ONE)
         for name, low, high in (("n_layers", 1, MAX_LAYERS), ("context", 2, MAX_CONTEXT)):
             value = getattr(self, name)
             allowed = f"a whole number from {low} to {high:,}"
             _require(_whole(value, low, high), name, value, allowed)
-        for name in (
-            "final_norm",
-            "bias",
-            "qkv_bias",
-            "head_bias",
-            "tie_head",
-            "qk_norm",
-            "zero_init",
-        ):
-            value = getattr(self, name)
-            _require(isinstance(value, bool), name, value, "true or false")
+        _check_choices(self)
         _check(
             self,
             "n_heads",
@@ -146,15 +174,7 @@ class ModelConfig:
             "even for rotary positions",
         )
         _check(self, "init_std", _within(self.init_std, 0, 1), "between 0 and 1")
-        _check(self, "norm", self.norm in ("pre", "post"), "'pre' or 'post'")
-        _check(self, "activation", self.activation in ("gelu", "relu"), "'gelu' or 'relu'")
-        _check(self, "positions", self.positions in ("rope", "learned"), "'rope' or 'learned'")
-        _check(
-            self,
-            "dropout",
-            _finite(self.dropout) and 0 <= self.dropout < 1,
-            "at least 0 and below 1",
-        )
+        _check_each(self, ["dropout"], _below_one, BELOW_ONE)
 
     @property
     def d_head(self) -> int:
@@ -265,7 +285,7 @@ class DataConfig:
     def __post_init__(self) -> None:
         _take_plain_numbers(self)
         for name, low, high, allowed in (
-            ("batch_size", 1, math.inf, "a whole number from 1 up"),
+            ("batch_size", 1, math.inf, FROM_ONE),
             ("first_context", 0, MAX_CONTEXT, f"a whole number between 0 and {MAX_CONTEXT:,}"),
             ("transpose", 0, 12, "a whole number between 0 and 12"),
             ("velocity_bins", 0, 8, "a whole number between 0 and 8"),
@@ -310,33 +330,21 @@ class OptimConfig:
 
     def __post_init__(self) -> None:
         _take_plain_numbers(self)
-        for name in ("muon_lr", "adamw_lr", "clip"):
-            value = getattr(self, name)
-            _require(_finite(value) and value > 0, name, value, "a number above 0")
-        for name in ("muon_momentum", "ema"):
-            value = getattr(self, name)
-            _require(_finite(value) and 0 <= value < 1, name, value, "at least 0 and below 1")
+        _check_choices(self)
+        _check_each(self, ("muon_lr", "adamw_lr", "clip"), _positive, POSITIVE)
+        _check_each(self, ("muon_momentum", "ema"), _below_one, BELOW_ONE)
         _check(
             self,
             "betas",
             isinstance(self.betas, (tuple, list))
             and len(self.betas) == 2
-            and all(_finite(b) and 0 <= b < 1 for b in self.betas),
+            and all(map(_below_one, self.betas)),
             "two numbers, at least 0 and below 1",
         )
         _check(self, "weight_decay", _within(self.weight_decay, 0), "0 or more")
-        _check(
-            self,
-            "weight_decay_schedule",
-            self.weight_decay_schedule in ("constant", "linear"),
-            "'constant' or 'linear'",
-        )
-        _check(self, "warmup_steps", _whole(self.warmup_steps, 0), "a whole number, 0 or more")
+        _check_each(self, ["warmup_steps"], _from_zero, FROM_ZERO)
         for name in ("cooldown", "final_lr"):
-            value = getattr(self, name)
-            _require(_within(value, 0, 1), name, value, "between 0 and 1")
-        _check(self, "optimizer", self.optimizer in ("muon", "adamw"), "'muon' or 'adamw'")
-        _check(self, "schedule", self.schedule in ("linear", "cosine"), "'linear' or 'cosine'")
+            _check(self, name, _within(getattr(self, name), 0, 1), "between 0 and 1")
 
 
 @dataclass(frozen=True)
@@ -359,7 +367,7 @@ class TrainConfig:
     """Minutes between two checkpoints to resume from."""
     samples: int = 3
     """Openings of validation pieces, 0 to 3, that `music-gpt train` lets the network continue where
-    it is measured; they take 2 % of the time at most, so a run of seconds has none."""
+    it is measured; they take about 2 % of the time, and a run of seconds has none."""
     tensorboard: bool = False
     """Whether the log is also written for TensorBoard, which has to be installed."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
@@ -377,44 +385,21 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         _take_plain_numbers(self)
+        _check_choices(self)
         for name in ("max_minutes", "epochs"):
-            value = getattr(self, name)
-            _require(_within(value, 0), name, value, "0 or more")
-        for name in ("max_steps", "validate_tokens"):
-            value = getattr(self, name)
-            _require(_whole(value, 0), name, value, "a whole number, 0 or more")
+            _check(self, name, _within(getattr(self, name), 0), "0 or more")
+        _check_each(self, ("max_steps", "validate_tokens"), _from_zero, FROM_ZERO)
         _check(
             self,
             "epochs",
             bool(self.max_steps or self.max_minutes or self.epochs),
             "above 0 where neither max_steps nor max_minutes says when the run ends",
         )
-        for name in ("accumulate", "validate_every_steps", "devices", "num_nodes"):
-            value = getattr(self, name)
-            _require(_whole(value, 1), name, value, "a whole number from 1 up")
+        counts = ("accumulate", "validate_every_steps", "devices", "num_nodes")
+        _check_each(self, counts, _from_one, FROM_ONE)
         _require_seed(self.seed)
-        for name in ("compile", "tensorboard"):
-            value = getattr(self, name)
-            _require(isinstance(value, bool), name, value, "true or false")
         _check(self, "samples", _whole(self.samples, 0, 3), "a whole number from 0 to 3")
-        _check(
-            self,
-            "save_every_minutes",
-            _finite(self.save_every_minutes) and self.save_every_minutes > 0,
-            "a number above 0",
-        )
-        _check(
-            self,
-            "precision",
-            self.precision in ("auto", "bf16", "fp32"),
-            "'auto', 'bf16' or 'fp32'",
-        )
-        _check(
-            self,
-            "device",
-            self.device in ("auto", "cpu", "cuda", "mps"),
-            "'auto', 'cpu', 'cuda' or 'mps'",
-        )
+        _check_each(self, ["save_every_minutes"], _positive, POSITIVE)
 
 
 @dataclass(frozen=True)
@@ -456,9 +441,7 @@ class MidiLimits:
 
     def __post_init__(self) -> None:
         _take_plain_numbers(self)
-        for name in ("max_bytes", "max_events", "max_notes", "max_seconds"):
-            value = getattr(self, name)
-            _require(_finite(value) and value > 0, name, value, "a number above 0")
+        _check_each(self, [f.name for f in dataclasses.fields(self)], _positive, POSITIVE)
 
 
 @dataclass(frozen=True)
@@ -501,32 +484,18 @@ class PrepareConfig:
         _take_plain_numbers(self)
         _check(self, "workers", _whole(self.workers, 0, 256), "a whole number between 0 and 256")
         for name in ("validation", "test"):
-            value = getattr(self, name)
-            _require(_within(value, 0, 0.5), name, value, "between 0 and 0.5")
+            _check(self, name, _within(getattr(self, name), 0, 0.5), "between 0 and 0.5")
         _require(
             self.validation + self.test < 1,
             "validation + test",
             self.validation + self.test,
             "below 1, so that something is left to train on",
         )
-        for name in ("min_notes", "min_pitches"):
-            value = getattr(self, name)
-            _require(_whole(value, 1), name, value, "a whole number from 1 up")
-        for name, highest in (
-            ("max_outside_keys", 1),
-            ("max_regularity", 1),
-            ("min_velocity_spread", 64),
-        ):
-            value = getattr(self, name)
-            _require(
-                _finite(value) and 0 <= value <= highest, name, value, f"between 0 and {highest}"
-            )
-        _check(
-            self,
-            "max_notes_per_second",
-            _finite(self.max_notes_per_second) and self.max_notes_per_second > 0,
-            "a number above 0",
-        )
+        _check_each(self, ("min_notes", "min_pitches"), _from_one, FROM_ONE)
+        highest = {"max_outside_keys": 1, "max_regularity": 1, "min_velocity_spread": 64}
+        for name, most in highest.items():
+            _check(self, name, _within(getattr(self, name), 0, most), f"between 0 and {most}")
+        _check_each(self, ["max_notes_per_second"], _positive, POSITIVE)
         _check(self, "min_seconds", _within(self.min_seconds, 0), "0 or more")
         _require_seed(self.seed)
         in_range = _within(self.max_gap_seconds, 1, 3600)
@@ -569,37 +538,22 @@ class SamplingConfig:
     def __post_init__(self) -> None:
         _take_plain_numbers(self)
         _check(self, "temperature", _within(self.temperature, 0, 10), "between 0 and 10")
-        _check(self, "top_k", _whole(self.top_k, 0), "a whole number, 0 or more")
+        _check_each(self, ["top_k"], _from_zero, FROM_ZERO)
         _check(self, "top_p", _finite(self.top_p) and 0 < self.top_p <= 1, "above 0 and at most 1")
-        _check(self, "min_p", _finite(self.min_p) and 0 <= self.min_p < 1, "at least 0 and below 1")
-        _check(
-            self,
-            "max_wait_seconds",
-            _within(self.max_wait_seconds, 0.01, 60),
-            "between 0.01 and 60",
-        )
-        _check(
-            self,
-            "max_note_seconds",
-            _within(self.max_note_seconds, 0.1, 120),
-            "between 0.1 and 120",
-        )
-        _check(
-            self,
-            "release_after_seconds",
-            _within(self.release_after_seconds, 0.1, 120),
-            "between 0.1 and 120",
-        )
+        _check_each(self, ["min_p"], _below_one, BELOW_ONE)
+        in_range = _within(self.max_wait_seconds, 0.01, 60)
+        _check(self, "max_wait_seconds", in_range, "between 0.01 and 60")
+        for name in ("max_note_seconds", "release_after_seconds"):
+            _check(self, name, _within(getattr(self, name), 0.1, 120), "between 0.1 and 120")
         for name in ("time_temperature", "pitch_temperature", "velocity_temperature"):
             value = getattr(self, name)
             in_range = value == 0 or _within(value, 0.05, 10)
-            _require(in_range, name, value, "0 or between 0.05 and 10")
+            _check(self, name, in_range, "0 or between 0.05 and 10")
         known = isinstance(self.key, str) and (not self.key or scale(self.key) is not None)
         _check(self, "key", known, "a key, as C, a, Bb or F# minor, or empty")
         _check(self, "density", _within(self.density, 0, 60), "between 0 and 60")
         for name in ("key_strength", "density_strength"):
-            value = getattr(self, name)
-            _require(_within(value, 0, 10), name, value, "between 0 and 10")
+            _check(self, name, _within(getattr(self, name), 0, 10), "between 0 and 10")
 
 
 @dataclass(frozen=True)
@@ -629,9 +583,7 @@ class PageConfig:
 
     def __post_init__(self) -> None:
         _take_plain_numbers(self)
-        for f in dataclasses.fields(self):
-            value = getattr(self, f.name)
-            _require(_finite(value) and value > 0, f.name, value, "a number above 0")
+        _check_each(self, [f.name for f in dataclasses.fields(self)], _positive, POSITIVE)
         _check(
             self,
             "min_seconds",

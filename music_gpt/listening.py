@@ -1,8 +1,8 @@
 """A network in training -> what it would play: the openings of some pieces, gone on with.
 
 Each time, the same openings and seeds: what is heard to change is the network. The samples are MIDI
-files, pictures and, where soundfile is installed, sound. They cost a fiftieth of the run at most,
-and nothing that goes wrong with them ends it.
+files, pictures and, where soundfile is installed, sound. They take a small share of the run (at
+its end some seconds, if that is more), and nothing that goes wrong with them ends it.
 """
 
 from __future__ import annotations
