@@ -1,6 +1,6 @@
 """A tokens folder comes in -> a table of what each choice of the recipe is worth goes out.
 
-    python benchmarks/ablations.py TOKENS --out runs/ablations [--only NAME ...] [--table FILE]
+    python benchmarks/ablations.py TOKENS --out runs/ablations [--only NAME ...] [--steps N]
 
 Every row is one training of the same small network (4 blocks, 256/1024, context 512) on as many
 tokens, with one thing changed against the first row; what counts is the likelihood of the

@@ -21,14 +21,13 @@ import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from music_gpt.errors import InputError
-from music_gpt.events import VOCAB_SIZE, vocabulary_hash
+from music_gpt.events import VOCAB_SIZE, Ids, vocabulary_hash
 
 FORMAT = "music-gpt tokens"
 VERSION = 1
@@ -45,8 +44,6 @@ PIECES = "pieces.jsonl"
 _UNFINISHED = ".writing"
 
 SHARD_NAME = re.compile(rf"({'|'.join(SPLITS)})-\d{{5,}}\.bin")
-
-Ids = npt.NDArray[np.uint16]
 
 
 class Split:
@@ -206,12 +203,7 @@ class CorpusWriter:
     def __enter__(self) -> CorpusWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for split in self._splits.values():
             split.close()
         shutil.rmtree(self._beside, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""numbers and notes -> pictures: bars, curves and piano rolls in SVG, piano rolls in PNG.
+"""Numbers and notes -> pictures: bars, curves and piano rolls in SVG, piano rolls in PNG.
 
 An SVG takes its colours from the page around it (`music_gpt.report_html`).
 """

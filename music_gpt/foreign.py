@@ -20,10 +20,8 @@ from music_gpt.config import ModelConfig
 from music_gpt.corpus import sha256_of
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, shown
-from music_gpt.hugging_face import GPT2_NAMES, KINDS
+from music_gpt.hugging_face import GPT2_NAMES, KINDS, Weights
 from music_gpt.model import GPT
-
-Weights = dict[str, Tensor]
 
 MUSIC_TRANSFORMER_NAMES = {
     "self_attn.out_proj": "attention.proj",

@@ -15,6 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from music_gpt.config import N_EVENTS, ModelConfig
+from music_gpt.corpus import tokenizer_text
 from music_gpt.errors import InputError
 from music_gpt.events import EOS, PAD
 from music_gpt.files import as_path, plain_errors, whole_file
@@ -22,7 +23,6 @@ from music_gpt.model import GPT, NORM_EPS, ROPE_BASE
 
 Weights = dict[str, Tensor]
 
-TOKENIZER = Path(__file__).parent / "tokenizer.json"
 KINDS = ("weight", "bias")
 GPT2_NAMES = {
     "ln_1": "norm1",
@@ -77,7 +77,7 @@ def export_for_transformers(model: GPT, card: Mapping[str, Any], folder: str | P
     if music:
         ends = {"bos_token_id": EOS, "eos_token_id": EOS, "pad_token_id": PAD}
         files["generation_config.json"] = _json({**ends, "do_sample": True})
-        files["miditok.json"] = TOKENIZER.read_bytes()
+        files["miditok.json"] = tokenizer_text().encode()
     folder = as_path(folder)
     with plain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""parts of a report -> one page of HTML that needs nothing else: the look that all reports share.
+"""Parts of a report -> one page of HTML that needs nothing else: the look that all reports share.
 
 Styles and pictures stand inside and nothing is fetched; light or dark is what the reader's screen
 is. The module knows neither what is reported nor where the page goes.

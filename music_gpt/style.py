@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from music_gpt.events import FRAMES_PER_SECOND, N_PITCHES
+from music_gpt.keys import MAJOR
 from music_gpt.notes import Notes
 
 POLYPHONY_THRESHOLD = 2
@@ -32,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 Statistics = dict[str, Floats]
 """Name -> one number (1) or a histogram that sums to 1; NaN where a passage has too few notes."""
 
-_C_MAJOR = np.isin(np.arange(12), (0, 2, 4, 5, 7, 9, 11))
+_C_MAJOR = np.isin(np.arange(12), MAJOR)
 _SCALES = np.array([np.roll(_C_MAJOR, root) for root in range(12)], np.float64)
 """The twelve major scales; the natural minor ones have the same notes."""
 _TIME_EDGES = np.append(0.0, 2.0 ** np.arange(-5, 4.5, 0.5))

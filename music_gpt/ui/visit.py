@@ -11,7 +11,7 @@ import secrets
 import time
 import unicodedata
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,10 +150,7 @@ def compose(
         seconds=wish.seconds,
         variations=wish.variations,
         seed=seed,
-        temperature=wish.sampling.temperature,
-        top_k=wish.sampling.top_k,
-        top_p=wish.sampling.top_p,
-        min_p=wish.sampling.min_p,
+        **asdict(wish.sampling),
     )
     visit.stop_asked, visit.takes = False, []
     visit.turn += 1
