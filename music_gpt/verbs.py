@@ -32,7 +32,7 @@ from music_gpt.words import (
 )
 
 if TYPE_CHECKING:
-    from music_gpt.corpus import Split
+    from music_gpt.corpus import Corpus, Split
     from music_gpt.model import GPT
     from music_gpt.samples import SampleReport
 
@@ -122,7 +122,7 @@ def _add_evaluate() -> Verb:
         "--precision",
         choices=["auto", "bf16", "fp32"],
         default="auto",
-        help="Arithmetic.",
+        help="Arithmetic; auto is bf16 where the machine multiplies it.",
     )
     verb.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or mps.")
     verb.add_argument(
@@ -262,40 +262,21 @@ def evaluate(args: Namespace) -> None:
     """Measure how well a checkpoint foretells a split."""
     from music_gpt.checkpoint import load_checkpoint
     from music_gpt.corpus import Corpus
-    from music_gpt.metrics import (
-        likelihood,
-        ngram_nats_per_token,
-        require_max_tokens,
-        sliding_nats_per_token,
-    )
-    from music_gpt.model import resolve_device, use_bf16
+    from music_gpt.metrics import require_max_tokens
+    from music_gpt.model import resolve_device
     from music_gpt.samples import require_samples
 
+    # 1. what can be refused, before minutes of scoring
     require_max_tokens(args.max_tokens)
     device = resolve_device(args.device)
     corpus = Corpus.open(args.tokens)
     split = corpus.split(args.split)
     if args.samples:
-        require_samples(split, args.samples, args.sample_seconds)  # before minutes of scoring
+        require_samples(split, args.samples, args.sample_seconds)
+    # 2. likelihoods, and continuations where they are asked for
     model, card = load_checkpoint(args.checkpoint)
-    model.to(device)
-    how: dict[str, Any] = {
-        "window": args.window,
-        "max_tokens": args.max_tokens,
-        "bf16": use_bf16(args.precision, device),
-        "progress": True,
-    }
-    result = {
-        "checkpoint": card["file"],
-        "sha256": card["sha256"],
-        "split": args.split,
-        **likelihood(model, split, **how).to_dict(),
-    }
-    if args.sliding:
-        result["sliding_nats_per_token"] = round(sliding_nats_per_token(model, split, **how), 4)
-    if args.ngram:
-        plain = ngram_nats_per_token(corpus.split("train"), split)
-        result["ngram_nats_per_token"] = round(plain, 4)
+    about = {"checkpoint": card["file"], "sha256": card["sha256"], "split": args.split}
+    result = about | _scored(args, model.to(device), corpus)
     told, interrupted = _evaluated(result), False
     if args.samples:
         report = _sampled(args, model, card, split)
@@ -385,6 +366,27 @@ def app(args: Namespace) -> None:
 
 
 # --- their parts ------------------------------------------------------------------------------
+
+
+def _scored(args: Namespace, model: GPT, corpus: Corpus) -> dict[str, Any]:
+    """The likelihoods of a split that the flags ask for."""
+    from music_gpt.metrics import likelihood, ngram_nats_per_token, sliding_nats_per_token
+    from music_gpt.model import use_bf16
+
+    split, device = corpus.split(args.split), next(model.parameters()).device.type
+    how: dict[str, Any] = {
+        "window": args.window,
+        "max_tokens": args.max_tokens,
+        "bf16": use_bf16(args.precision, device),
+        "progress": True,
+    }
+    scores = likelihood(model, split, **how).to_dict()
+    if args.sliding:
+        scores["sliding_nats_per_token"] = round(sliding_nats_per_token(model, split, **how), 4)
+    if args.ngram:
+        plain = ngram_nats_per_token(corpus.split("train"), split)
+        scores["ngram_nats_per_token"] = round(plain, 4)
+    return scores
 
 
 def _sampled(args: Namespace, model: GPT, card: dict[str, Any], split: Split) -> SampleReport:
