@@ -48,7 +48,7 @@ class Row:
 
     @property
     def flags(self) -> str:
-        """The changes as flags of `music-gpt train`."""
+        """The changes against the base, as flags of `music-gpt train`."""
         parts = {part: getattr(self, part) for part in ("model", "data", "optim", "train")}
         flags = [
             f"--{p}.{k} {str(v).lower()}" for p, knobs in parts.items() for k, v in knobs.items()
@@ -57,10 +57,14 @@ class Row:
 
 
 PLAIN = {"stretch": 0.0, "velocity_bins": 0}
-
+GPT2_SPREAD = 0.02
+"""With which the matrices of the base begin: the recipe is what came of these rows."""
+SPREAD = {"init_std": 0.0}
 
 ROWS = [
     Row("base", "rotary, GELU, Muon + AdamW, ±3 semitones, ±5 % tempo, ±2 velocity bins"),
+    Row("spread", "matrices of the blocks begin with a spread of 1/sqrt(inputs)", model=SPREAD),
+    Row("recipe", "the same, and short passages first", model=SPREAD, data={"first_context": 64}),
     Row("seed-2", "another seed: what chance is worth", train={"seed": 2}),
     Row("learned", "learned absolute positions", model={"positions": "learned"}),
     Row("relu", "ReLU", model={"activation": "relu"}),
@@ -70,6 +74,8 @@ ROWS = [
     Row("qk-norm-seed-2", "the same, seed 2", model={"qk_norm": True}, train={"seed": 2}),
     Row("no-zero-init", "output projections not started at zero", model={"zero_init": False}),
     Row("no-bias", "no biases", model={"bias": False}),
+    Row("adamw-8e-3", "AdamW of what Muon leaves at 8e-3", optim={"adamw_lr": 8e-3}),
+    Row("spread-adamw-8e-3", "that spread, too", model=SPREAD, optim={"adamw_lr": 8e-3}),
     Row("adamw", "AdamW on everything, 2e-3", optim={"optimizer": "adamw"}),
     Row("adamw-1e-3", "the same, 1e-3", optim={"optimizer": "adamw", "adamw_lr": 1e-3}),
     Row("muon-0.01", "half the learning rate of Muon", optim={"muon_lr": 0.01}),
@@ -85,7 +91,8 @@ ROWS = [
 
 def config_of(row: Row, steps: int) -> RunConfig:
     """The whole configuration of a row."""
-    model = ModelConfig(n_layers=4, d_model=256, d_ff=1024, n_heads=4, n_kv_heads=4, context=512)
+    shape = {"n_layers": 4, "d_model": 256, "d_ff": 1024, "n_heads": 4, "n_kv_heads": 4}
+    model = ModelConfig(**shape, context=512, init_std=GPT2_SPREAD)
     training = TrainConfig(
         max_steps=steps,
         validate_every_steps=steps,
