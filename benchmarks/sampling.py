@@ -23,15 +23,26 @@ from music_gpt.samples import sample
 from music_gpt.style import Agreement
 
 SETTINGS: list[dict[str, Any]] = [
-    {"temperature": 1.0, "min_p": 0.0},
     {"temperature": 1.0, "min_p": 0.005},
-    {"temperature": 1.0, "min_p": 0.02},
-    {"temperature": 0.98, "min_p": 0.03},
-    {"temperature": 0.95, "min_p": 0.0, "top_p": 0.98},
-    {"temperature": 0.95, "min_p": 0.02},
-    {"temperature": 0.95, "min_p": 0.05},
-    {"temperature": 0.9, "min_p": 0.02},
+    {"temperature": 0.8, "min_p": 0.05},
     {"temperature": 0.9, "min_p": 0.05},
+    {"temperature": 0.9, "min_p": 0.02},
+    {"temperature": 0.95, "min_p": 0.02},
+    {"temperature": 0.95, "min_p": 0.005},
+    {"temperature": 0.97, "min_p": 0.005},
+    {"temperature": 1.0, "min_p": 0.0},
+    {"temperature": 1.0, "min_p": 0.02},
+    {"temperature": 1.0, "min_p": 0.005, "top_p": 0.95},
+    {"temperature": 1.05, "min_p": 0.005},
+    {"temperature": 1.05, "min_p": 0.01},
+    {"temperature": 1.1, "min_p": 0.01},
+    {"temperature": 1.1, "min_p": 0.02},
+    {"temperature": 1.15, "min_p": 0.05},
+    {"temperature": 1.25, "min_p": 0.05},
+    {"temperature": 1.0, "min_p": 0.005, "time_temperature": 0.9},
+    {"temperature": 1.0, "min_p": 0.005, "pitch_temperature": 0.9},
+    {"temperature": 1.0, "min_p": 0.005, "pitch_temperature": 1.1},
+    {"temperature": 1.0, "min_p": 0.005, "velocity_temperature": 0.9},
 ]
 TOLD = ("notes_per_second", "note_length", "polyphony", "repetition")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse import Namespace
 
-from music_gpt.config import SamplingConfig
+from music_gpt.config import SAMPLING_PRESETS, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.files import require_writable
 from music_gpt.parsing import Parser
@@ -65,7 +66,7 @@ def add_generate() -> Verb:
     )
     verb.add_argument("--end", action="store_true", help="Let the music find its own ending.")
     verb.add_argument("--json", action="store_true", help="Print one JSON object.")
-    add_flags(verb, SamplingConfig)
+    _add_sampling(verb)
     return "generate", verb, generate
 
 
@@ -87,8 +88,32 @@ def add_redo() -> Verb:
     )
     verb.add_argument("--seed", type=int, default=None, help="Default: a random one, told.")
     verb.add_argument("--json", action="store_true", help="Print one JSON object.")
-    add_flags(verb, SamplingConfig)
+    _add_sampling(verb)
     return "redo", verb, redo
+
+
+class _Preset(argparse.Action):
+    """Turns several knobs; flags that come after it turn them again."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        if values not in SAMPLING_PRESETS:
+            raise InputError(
+                f"--preset is {values!r}, but it has to be one of {', '.join(SAMPLING_PRESETS)}."
+            )
+        setattr(namespace, self.dest, values)
+        for name, value in dataclasses.asdict(SAMPLING_PRESETS[values]).items():
+            setattr(namespace, name, value)
+
+
+def _add_sampling(verb: Parser) -> None:
+    verb.add_argument(
+        "--preset",
+        action=_Preset,
+        default="balanced",
+        metavar=f"{{{','.join(SAMPLING_PRESETS)}}}",
+        help="Sets the flags below, which may follow it.",
+    )
+    add_flags(verb, SamplingConfig)
 
 
 AGAIN = {"again", "prompt", "checkpoint", "engine", "out", "json"}

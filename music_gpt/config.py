@@ -556,6 +556,14 @@ class SamplingConfig:
             _check(self, name, _within(getattr(self, name), 0, 10), "between 0 and 10")
 
 
+SAMPLING_PRESETS = {
+    "faithful": SamplingConfig(temperature=0.95),
+    "balanced": SamplingConfig(),
+    "adventurous": SamplingConfig(temperature=1.05),
+}
+"""A musician's words -> how the next event is drawn; docs/sampling.md has what was measured."""
+
+
 @dataclass(frozen=True)
 class PageConfig:
     """What the page offers, and how much one visitor may ask of the machine."""

@@ -50,7 +50,8 @@ VERBS = {
         "--out",
         "--variations",
         "--seed",
-        *("--temperature", "--again", "--rank"),
+        *("--temperature", "--again", "--rank", "--key", "--density"),
+        "--preset {faithful,balanced,adventurous}",
     ],
     "redo": ["midi", "--from", "--to", "--out", "--candidates", "--seed", "--temperature"],
     "originality": ["midi", "--tokens", "--index", "--tracks", "--json"],
@@ -498,6 +499,23 @@ def test_generate_makes_a_file_again_from_what_it_tells(
     assert call(*words, "--prompt", prompt).code == 0
     assert again.read_bytes() == first.read_bytes()
     refused(call(*words, "--again", prompt), "does not tell how it was made")
+
+
+def test_a_preset_turns_the_knobs_and_flags_after_it_turn_them_again(
+    call: Any, checkpoint: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.mid"
+    for words, temperature in (
+        (["--preset=adventurous"], 1.05),
+        (["--preset", "faithful"], 0.95),
+        (["--preset=faithful", "--temperature=1"], 1.0),
+        ([], 1.0),
+    ):
+        assert call(*compose(checkpoint, out, "--seed=4", "--seconds=0.5", *words)).code == 0
+        assert read_recipe(out)["temperature"] == temperature
+    words = compose(checkpoint, out, "--preset=wild")
+    refused(call(*words), "--preset is 'wild', but it has to be one of faithful, balanced")
+    refused(call(*compose(checkpoint, out, "--key=H")), "key is 'H', but it has to be a key")
 
 
 def test_redo_composes_a_part_anew(

@@ -12,6 +12,7 @@ import pytest
 from music_gpt.config import (
     N_EVENTS,
     PRESETS,
+    SAMPLING_PRESETS,
     DataConfig,
     MidiLimits,
     ModelConfig,
@@ -290,3 +291,10 @@ def test_numbers_of_numpy_are_numbers_and_become_plain_ones() -> None:
         SamplingConfig(top_k=np.float64(2.5))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="top_k is True"):
         SamplingConfig(top_k=True)
+
+
+def test_the_presets_go_from_calm_to_daring_and_the_middle_is_the_default() -> None:
+    assert list(SAMPLING_PRESETS) == ["faithful", "balanced", "adventurous"]
+    heats = [preset.temperature for preset in SAMPLING_PRESETS.values()]
+    assert heats == sorted(set(heats))
+    assert SAMPLING_PRESETS["balanced"] == SamplingConfig()

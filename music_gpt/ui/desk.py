@@ -19,7 +19,7 @@ from typing import Any
 import gradio as gr
 
 from music_gpt import audio, midi
-from music_gpt.config import MidiLimits, PageConfig, SamplingConfig
+from music_gpt.config import SAMPLING_PRESETS, MidiLimits, PageConfig, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.notes import Notes
 from music_gpt.pianist import MAX_GIVEN_SEED, Pianist
@@ -266,6 +266,16 @@ def make_wish(
         temperature=temperature, top_k=whole("top_k", top_k), top_p=top_p, min_p=min_p
     )
     return Wish(seconds, whole("variations", variations), read_seed(seed), sampling)
+
+
+def preset_sliders(name: str) -> tuple[float, int, float, float]:
+    """Where a preset puts the sliders: temperature, top-k, top-p, min-p.
+
+    >>> preset_sliders("faithful")[0] < preset_sliders("adventurous")[0]
+    True
+    """
+    sampling = SAMPLING_PRESETS[name]
+    return sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p
 
 
 def whole(name: str, number: float) -> int:

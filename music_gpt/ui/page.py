@@ -19,10 +19,10 @@ from typing import Any
 import gradio as gr
 from gradio.themes.utils.colors import Color
 
-from music_gpt.config import SamplingConfig
+from music_gpt.config import SAMPLING_PRESETS, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.pianist import MAX_GIVEN_SEED, Pianist
-from music_gpt.ui.desk import KINDS, NOTHING, PAGE, Desk
+from music_gpt.ui.desk import KINDS, NOTHING, PAGE, Desk, preset_sliders
 from music_gpt.ui.door import GuardedBlocks
 from music_gpt.ui.pianoroll import BANK, HERE, file_text, piano_roll
 
@@ -212,6 +212,12 @@ def wish_card() -> list[Any]:
         PAGE.min_seconds, PAGE.max_seconds, 30, step=5, label="Length in seconds", buttons=[]
     )
     variations = gr.Slider(1, PAGE.max_variations, 1, step=1, label="Variations", buttons=[])
+    preset = gr.Dropdown(
+        [(name.capitalize(), name) for name in SAMPLING_PRESETS],
+        value="balanced",
+        label="Character",
+        elem_id="preset",
+    )
     temperature = gr.Slider(
         0.5, 1.5, usual.temperature, step=0.01, label="Temperature: calm to daring", buttons=[]
     )
@@ -253,12 +259,14 @@ def wish_card() -> list[Any]:
             0,
             0.5,
             usual.min_p,
-            step=0.01,
+            step=0.005,
             label="Min-p",
             buttons=[],
             info="Leave out events below this share of the likeliest one.",
         )
-    return [seconds, variations, temperature, top_k, top_p, min_p, seed]
+    sliders = [temperature, top_k, top_p, min_p]
+    preset.input(preset_sliders, preset, sliders, api_visibility="private", show_progress="hidden")
+    return [seconds, variations, *sliders, seed]
 
 
 def add_endpoints(desk: Desk, wish: list[Any]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 from midi_bytes import events_of, file, meta, program
+from playwright.sync_api import expect
 from visitor import Visitor
 
 from music_gpt.audio import SAMPLE_RATE, render
@@ -382,6 +383,15 @@ def test_another_prompt_ends_the_composition_under_way(visit: Visit) -> None:
     visitor.wait("state.name == 'The Entertainer'")
     visitor.page.wait_for_selector("#compose:visible")
     assert visitor.state["state"] == "prompt"
+
+
+def test_a_character_sets_the_sliders(visit: Visit) -> None:
+    visitor = visit().open()
+    field = visitor.page.get_by_label("number input for Temperature", exact=False)
+    assert field.input_value() == "1"
+    visitor.page.get_by_label("Character").click()
+    visitor.page.get_by_role("option", name="Adventurous").click()
+    expect(field).to_have_value("1.05")
 
 
 def test_a_seed_that_is_no_number_is_answered_with_a_sentence(visit: Visit) -> None:
