@@ -24,7 +24,7 @@ from music_gpt.events import (
     VELOCITY,
     VOCAB_SIZE,
 )
-from music_gpt.leaning import Leaning
+from music_gpt.leaning import Figures, Leaning
 from music_gpt.takes import Floats, Ints, Mask, Rows
 
 FADE_NATS = 4.0
@@ -87,7 +87,7 @@ class Ending:
         An own ending comes between 60 % of the asked length and some seconds (2 to 10) more.
 
         >>> Ending.after(0, 30.0)
-        Ending(earliest=2910, fade=2750, stop=2950, latest=3090, own=False)
+        Ending(earliest=2910, fade=2750, stop=2950, latest=3090, own=False, exact=False)
         """
         asked = max(round(seconds * FRAMES_PER_SECOND), 2)
         more = min(max(asked // 4, 200), 1000) if own else 0
@@ -121,6 +121,7 @@ class Grammar(Rows):
         self, start: Start, ending: Ending, sampling: SamplingConfig, n_takes: int
     ) -> None:
         self._seam, self._ending = start.seam, ending
+        self._figures = Figures(n_takes)
         self._leaning = Leaning(sampling, n_takes) if sampling.key or sampling.density else None
         self._longest_wait = max(round(sampling.max_wait_seconds * FRAMES_PER_SECOND), 1)
         self._longest_note = round(sampling.max_note_seconds * FRAMES_PER_SECOND)
@@ -197,7 +198,8 @@ class Grammar(Rows):
     def bias(self) -> Floats:
         """What is added to the logits, (B, V): onsets fade, overlong notes let go, the end nears.
 
-        To it comes what a person would like, a key or a density (`music_gpt.leaning`).
+        To it comes what a person would like, a key or a density, and that no figure goes round for
+        ever (`music_gpt.leaning`).
 
         A note whose release a network has once missed is seldom released later: in its corpus such
         a thing does not happen. So the longer a note sounds past `release_after_seconds`, the
@@ -215,12 +217,14 @@ class Grammar(Rows):
             bias[:, VELOCITY:EOS] -= fading
         if ending.own:
             bias[:, EOS] = np.where(frame >= ending.earliest, END_NATS, 0.0)
+        self._figures.lean(bias)
         if self._leaning is not None:
             bias += self._leaning.bias(frame <= ending.fade)
         return bias
 
     def advance(self, ids: Ints) -> None:
         """One more event in each take, ids (B)."""
+        self._figures.advance(ids)
         if self._leaning is not None:
             self._leaning.advance(ids)
         pitch = ids & 127

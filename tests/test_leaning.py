@@ -9,10 +9,10 @@ import pytest
 from test_generation import MadEngine, take_ids
 
 from music_gpt.config import SamplingConfig
-from music_gpt.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, decode_ids
+from music_gpt.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, VOCAB_SIZE, decode_ids
 from music_gpt.grammar import Ending, Grammar, Start
 from music_gpt.keys import MAJOR, MINOR, scale
-from music_gpt.leaning import MEMORY_SECONDS, Leaning
+from music_gpt.leaning import MEMORY_SECONDS, PITCHES_PER_NAT, Figures, Leaning
 
 SEEDS = (1, 2, 3, 4)
 
@@ -117,3 +117,52 @@ def test_a_wish_leans_on_the_grammar_until_the_end_is_near() -> None:
     bias = grammar.bias()[0]
     assert bias[62] < 0
     assert bias[61] == pytest.approx(bias[62] - 3.0)  # the key is kept to the end
+
+
+# --- figures that go stale -----------------------------------------------------------------------
+
+
+def leans(figures: Figures, n_takes: int = 1) -> np.ndarray:
+    bias = np.zeros((n_takes, VOCAB_SIZE))
+    figures.lean(bias)
+    return bias
+
+
+@pytest.mark.parametrize("figure", [[60], [60, 62], [48, 55, 64, 67, 72, 67, 64, 55]], ids=str)
+def test_a_figure_that_goes_round_and_round_grows_stale_whatever_its_timing(
+    figure: list[int],
+) -> None:
+    rng = np.random.default_rng(0)
+    figures, nats = Figures(1), []
+    for place in range(100):
+        pitch = figure[place % len(figure)]
+        nats.append(-leans(figures)[0, pitch])
+        for event in (rng.integers(VELOCITY, EOS), pitch, rng.integers(TIME_SHIFT, VELOCITY)):
+            figures.advance(np.array([event]))
+    stale = 32 + len(figure)
+    assert not any(nats[: stale + 1])
+    assert nats[stale + PITCHES_PER_NAT] == pytest.approx(1.0)
+    assert nats[99] == pytest.approx((99 - stale) / PITCHES_PER_NAT)
+    assert np.count_nonzero(leans(figures)) == 1
+    figures.advance(np.array([90]))
+    assert not leans(figures).any()  # one other note, and it is fresh again
+
+
+def test_a_melody_or_a_longer_figure_does_not_grow_stale() -> None:
+    rng = np.random.default_rng(0)
+    for pattern in (rng.integers(0, 128, 400).tolist(), list(range(17)) * 20):
+        figures = Figures(1)
+        for pitch in pattern:
+            figures.advance(np.array([pitch]))
+            assert not leans(figures).any()
+
+
+def test_each_take_has_figures_of_its_own() -> None:
+    figures = Figures(2)
+    for place in range(60):
+        figures.advance(np.array([60, 30 + place]))
+        figures.advance(np.array([TIME_SHIFT, NOTE_OFF + 30 + place]))
+    bias = leans(figures, 2)
+    assert bias[0, 60] < 0
+    assert not bias[1].any()
+    assert (leans(figures.pick([0])) == bias[:1]).all()
