@@ -105,14 +105,9 @@ class Cache:
         ids: Ids = self._piece(row, "ids", "tokens")
         return ids
 
-    def sketch(self, row: int) -> Hashes:
-        """The fingerprint of the composition in a file."""
-        hashes: Hashes = self._piece(row, "sketches", "turns")
-        return hashes
-
-    def timed_sketch(self, row: int) -> Hashes:
-        """The fingerprint of the recording in a file."""
-        hashes: Hashes = self._piece(row, "timed_sketches", "timed_turns")
+    def hashes(self, row: int, kind: str) -> Hashes:
+        """The hashes of one kind of a file: one of `Fingerprints`."""
+        hashes: Hashes = self._piece(row, kind, kind)
         return hashes
 
     def said(self, row: int) -> tuple[str, tuple[str, ...]]:

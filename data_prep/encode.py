@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.collect import MidiFile
-from data_prep.fingerprint import fingerprints
+from data_prep.fingerprint import Fingerprints, fingerprints
 from music_gpt import events
 from music_gpt.config import MidiLimits
 from music_gpt.corpus import IDS
@@ -34,13 +34,12 @@ from music_gpt.events import (
     velocity_value,
 )
 from music_gpt.files import whole_file
-from music_gpt.hashing import Hashes
 from music_gpt.midi import DEFAULT_LIMITS, read_piece
 from music_gpt.midi_files import read_file
 from music_gpt.notes import Notes
 
 FILES_IN_CHUNK = 16
-CHUNK_FORMAT = 2
+CHUNK_FORMAT = 3
 CRASHED = "Reading it ended the process, perhaps for want of memory; look at this file."
 
 COMMON_DISTANCES = 12
@@ -59,8 +58,9 @@ FACTS = np.dtype(
         ("outside", "<u4"),  # notes beyond the 88 keys
         ("velocity_spread", "<f4"),  # standard deviation of the velocities, of 127
         ("regularity", "<f4"),  # share of the commonest distances between onsets, 0 to 1
-        ("turns", "<u2"),  # hashes in the fingerprint of the composition
-        ("timed_turns", "<u2"),  # and in that of the recording
+        ("turns", "<u4"),  # hashes of each kind in the fingerprints
+        ("timed_turns", "<u4"),
+        ("figures", "<u4"),
         ("unreadable", "?"),
         ("remarks", "?"),  # whether the chunk has warnings about it
     ]
@@ -77,8 +77,7 @@ class Encoded(NamedTuple):
 
     facts: Facts  # ()
     ids: Ids
-    sketch: Hashes
-    timed_sketch: Hashes
+    prints: Fingerprints
     pitches: Counts  # (128,) notes on each pitch
     velocities: Counts  # (32,) notes in each velocity bin
     problem: str = ""
@@ -104,7 +103,7 @@ def encode_file(file: MidiFile, max_gap_seconds: float) -> Encoded:
         return unreadable(file.digest, str(error))
     counts = np.bincount(ids, minlength=EOS)
     pitches, velocities = counts[:NOTE_OFF].astype(np.uint32), _velocities(ids)
-    sketch, timed_sketch = fingerprints(notes)
+    prints = fingerprints(notes)
     facts = np.zeros((), FACTS)
     facts["digest"] = file.digest
     facts["events"] = hashlib.sha256(ids.astype(IDS, copy=False).data).digest()[:16]
@@ -116,20 +115,19 @@ def encode_file(file: MidiFile, max_gap_seconds: float) -> Encoded:
     facts["outside"] = pitches[:LOWEST_KEY].sum() + pitches[HIGHEST_KEY + 1 :].sum()
     facts["velocity_spread"] = _spread(velocities)
     facts["regularity"] = regularity(notes)
-    facts["turns"], facts["timed_turns"] = len(sketch), len(timed_sketch)
+    for kind, hashes in prints._asdict().items():
+        facts[kind] = len(hashes)
     facts["remarks"] = bool(piece.warnings)
-    return Encoded(facts, ids, sketch, timed_sketch, pitches, velocities, "", tuple(piece.warnings))
+    return Encoded(facts, ids, prints, pitches, velocities, "", tuple(piece.warnings))
 
 
 def unreadable(digest: bytes, problem: str) -> Encoded:
     """A file that gives no music, and why."""
     facts = np.zeros((), FACTS)
     facts["digest"], facts["unreadable"] = digest, True
-    no_hashes = np.zeros(0, np.uint64)
+    no_prints = Fingerprints(*np.zeros((3, 0), np.uint64))
     pitches, velocities = (np.zeros(n, np.uint32) for n in (N_PITCHES, N_VELOCITIES))
-    return Encoded(
-        facts, np.zeros(0, IDS), no_hashes, no_hashes, pitches, velocities, problem=problem
-    )
+    return Encoded(facts, np.zeros(0, IDS), no_prints, pitches, velocities, problem=problem)
 
 
 def _velocities(ids: Ids) -> Counts:
@@ -178,6 +176,8 @@ def store_chunk(pieces: list[Encoded], folder: Path) -> Path:
         if piece.problem or piece.warnings
     }
     facts = np.array([piece.facts for piece in pieces], FACTS)
+    of_each_kind = zip(*(piece.prints for piece in pieces), strict=True)
+    turns, timed_turns, figures = (np.concatenate(hashes) for hashes in of_each_kind)
     name = hashlib.sha256(facts["digest"].tobytes()).hexdigest()[:24]
     chunk = folder / f"{name}.npz"
     with whole_file(chunk) as unfinished, unfinished.open("wb") as file:
@@ -186,10 +186,11 @@ def store_chunk(pieces: list[Encoded], folder: Path) -> Path:
             facts=facts,
             said=np.frombuffer(json.dumps(said).encode(), dtype=np.uint8),
             ids=np.concatenate([piece.ids for piece in pieces]).astype(IDS),
-            sketches=np.concatenate([piece.sketch for piece in pieces]),
-            timed_sketches=np.concatenate([piece.timed_sketch for piece in pieces]),
             pitches=np.array([piece.pitches for piece in pieces]),
             velocities=np.array([piece.velocities for piece in pieces]),
+            turns=turns,
+            timed_turns=timed_turns,
+            figures=figures,
         )
     return chunk
 

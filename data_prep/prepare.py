@@ -21,12 +21,12 @@ from data_prep.cache import Cache
 from data_prep.collect import Collection, Files, LeftOut, Progress, collect
 from data_prep.encode import Facts
 from data_prep.filters import PieceFacts, why_left_out
-from data_prep.fingerprint import TIMED_SKETCH_SIZE
+from data_prep.fingerprint import FIGURES, TIMED_TURNS, TURNS, Sample
 from data_prep.lists import Lists, read_lists
 from data_prep.report import Outcome, build_report, sample_places
 from data_prep.report_page import report_page
-from data_prep.similar import similar_pairs
-from data_prep.split import assign_splits, composition_names, compositions
+from data_prep.similar import Pairs, similar_pairs
+from data_prep.split import alike, assign_splits, composition_names, compositions
 from music_gpt.config import PrepareConfig
 from music_gpt.corpus import CARD, SPLITS, CorpusWriter, json_text, tokenizer_text
 from music_gpt.errors import InputError
@@ -111,13 +111,21 @@ def _divide(
     config: PrepareConfig,
 ) -> Outcome:
     """Find the pieces that are alike, and give each composition its split."""
-    n, rows, scratch = len(kept), cache.rows(kept.digests), cache.root / "pairs"
-    alike = similar_pairs(n, lambda i: cache.sketch(int(rows[i])), scratch)
-    recordings = similar_pairs(
-        n, lambda i: cache.timed_sketch(int(rows[i])), scratch, sketch_size=TIMED_SKETCH_SIZE
-    )
+    rows = cache.rows(kept.digests)
+
+    def pairs(kind: str, sample: Sample) -> Pairs:
+        return similar_pairs(
+            cache.facts[kind][rows],
+            lambda i: cache.hashes(int(rows[i]), kind),
+            cache.root / "pairs",
+            sample=sample,
+        )
+
+    turns, timed_turns = pairs("turns", TURNS), pairs("timed_turns", TIMED_TURNS)
+    figures = pairs("figures", FIGURES)
     checksums = (file.digest.hex() for file in kept)
-    names = composition_names(compositions(n, alike, recordings), checksums)
+    links = alike(turns, timed_turns, figures)
+    names = composition_names(compositions(len(kept), links), checksums)
     told = ((i, lists.split_of(name)) for i, name in enumerate(kept.names()))
     splits = assign_splits(
         names,
@@ -127,7 +135,17 @@ def _divide(
         seed=config.seed,
     )
     return Outcome(
-        found, left_out, kept, cache.facts[rows], rows, names, splits, lists, alike, recordings
+        found=found,
+        left_out=left_out,
+        kept=kept,
+        facts=cache.facts[rows],
+        rows=rows,
+        compositions=names,
+        splits=splits,
+        lists=lists,
+        turns=turns,
+        timed_turns=timed_turns,
+        figures=figures,
     )
 
 

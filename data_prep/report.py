@@ -21,6 +21,7 @@ from data_prep.lists import Lists
 from data_prep.similar import Pairs
 from data_prep.split import SAME_RECORDING, highest_across_splits
 from music_gpt.corpus import SPLITS
+from music_gpt.likeness import shared_run
 
 N_SAMPLES = 10
 """Pieces whose piano roll is drawn."""
@@ -43,10 +44,10 @@ class Outcome:
     compositions: Sequence[str]
     splits: Sequence[str]
     lists: Lists
-    alike: Pairs
-    """Pieces that share turns."""
-    recordings: Pairs
-    """Pieces that share turns with their times."""
+    turns: Pairs
+    """Pieces that share turns; and so for the other kinds of hash."""
+    timed_turns: Pairs
+    figures: Pairs
 
 
 def build_report(outcome: Outcome, cache: Cache, *, seed: int) -> dict[str, Any]:
@@ -73,11 +74,12 @@ def build_report(outcome: Outcome, cache: Cache, *, seed: int) -> dict[str, Any]
         ),
         "histograms": _histograms(outcome, cache),
         "most_similar_across_splits": [
-            _pair(outcome, outcome.alike, i)
-            for i in highest_across_splits(outcome.alike, outcome.splits)
+            _pair(outcome, outcome.turns, i)
+            for i in highest_across_splits(outcome.turns, outcome.splits, outcome.turns.similarity)
         ],
+        "longest_runs_across_splits": _longest_runs(outcome, cache),
         "same_recordings": [
-            _pair(outcome, outcome.recordings, i) for i in _same_recordings(outcome.recordings)
+            _pair(outcome, outcome.timed_turns, i) for i in _same_recordings(outcome.timed_turns)
         ],
         "shared_compositions": {
             name: files for name, files in sorted(members.items()) if len(files) > 1
@@ -153,11 +155,41 @@ def _same_recordings(pairs: Pairs) -> list[int]:
     return [int(i) for i in same[order]]
 
 
+def _longest_runs(outcome: Outcome, cache: Cache) -> list[dict[str, Any]]:
+    """The longest runs of notes that lie in two splits: the longest of each of some pairs.
+
+    Those are the pairs with the most figures in common.
+    """
+    pairs, runs = outcome.figures, []
+    for i in highest_across_splits(pairs, outcome.splits, pairs.common):
+        first, second = (int(pair[i]) for pair in (pairs.first, pairs.second))
+        ids = [cache.ids(int(outcome.rows[piece])) for piece in (first, second)]
+        run = shared_run(ids[0], ids[1], outcome.kept.name(second))
+        if run is not None:
+            told = run.to_dict()
+            runs.append(
+                {
+                    **{name: told[name] for name in ("different_notes", "notes", "seconds")},
+                    **_ends(outcome, first, second),
+                    "first_seconds": told["at_seconds"],
+                    "second_seconds": told["source_seconds"],
+                }
+            )
+    return sorted(runs, key=lambda run: (-run["different_notes"], -run["notes"]))
+
+
 def _pair(outcome: Outcome, pairs: Pairs, i: int) -> dict[str, Any]:
     first, second = int(pairs.first[i]), int(pairs.second[i])
     return {
         "similarity": round(float(pairs.similarity[i]), 3),
         "turns_in_common": int(pairs.common[i]),
+        **_ends(outcome, first, second),
+    }
+
+
+def _ends(outcome: Outcome, first: int, second: int) -> dict[str, Any]:
+    """The two pieces of a pair."""
+    return {
         "first": outcome.kept.name(first),
         "first_split": outcome.splits[first],
         "second": outcome.kept.name(second),

@@ -189,36 +189,48 @@ def _mended(mended: Mapping[str, list[str]]) -> str:
 
 def _leaks(report: Mapping[str, Any]) -> str:
     across, twins = report["most_similar_across_splits"], report["same_recordings"]
+    runs = report["longest_runs_across_splits"]
     parts = [
-        "<h2>Leaks</h2><p>Pieces are compared by the turns of their melody and bass, whatever the "
-        "key, the tempo, the file name and the length. Pieces of one composition lie in one split "
-        "unless a list puts them elsewhere.</p>"
+        "<h2>Leaks</h2><p>Pieces are compared by the turns of their melody and bass and by their "
+        "notes in a row, whatever the key, the tempo, the file name and the length. Pieces of one "
+        "composition lie in one split, and a file of several with each of them, unless a list puts "
+        "them elsewhere.</p>"
     ]
     if across:
         parts.append(_pairs("The most similar pieces in two splits", across))
     else:
         parts.append('<div class="card"><h3>No piece is like one in another split.</h3></div>')
+    if runs:
+        parts.append("<br>" + _runs(runs))
     if twins:
         parts.append("<br>" + _pairs("Files that hold the same recording, whole or in part", twins))
     return "".join(parts)
 
 
 def _pairs(title: str, pairs: Sequence[Mapping[str, Any]]) -> str:
-    rows = [
-        [
-            f"{pair['similarity']:.0%}",
-            *(
-                f'<b class="dot {pair[f"{end}_split"]}" title="{pair[f"{end}_split"]}"></b>'
-                f"{escape(pair[end])}"
-                for end in ("first", "second")
-            ),
-        ]
-        for pair in pairs[:MOST_PAIRS]
-    ]
+    rows = [[f"{pair['similarity']:.0%}", *_ends(pair)] for pair in pairs[:MOST_PAIRS]]
     rest = len(pairs) - len(rows)
     more = f"<p><small>and {rest:,} more in report.json</small></p>" if rest else ""
     pairs_table = table(("in common", "one", "the other"), rows, names_from=1)
     return f'<div class="card"><h3>{title}</h3>{pairs_table}{more}</div>'
+
+
+def _runs(runs: Sequence[Mapping[str, Any]]) -> str:
+    rows = [[f"{run['different_notes']:,}", f"{run['seconds']:.1f}", *_ends(run)] for run in runs]
+    return (
+        '<div class="card"><h3>The longest runs of notes in two splits</h3><p><small>In any key '
+        "and tempo; a figure that repeats itself counts once.</small></p>"
+        f"{table(('notes', 'seconds', 'one', 'the other'), rows, names_from=2)}</div>"
+    )
+
+
+def _ends(pair: Mapping[str, Any]) -> list[str]:
+    """The two pieces of a pair, each with the colour of its split."""
+    return [
+        f'<b class="dot {pair[f"{end}_split"]}" title="{pair[f"{end}_split"]}"></b>'
+        f"{escape(pair[end])}"
+        for end in ("first", "second")
+    ]
 
 
 def _rolls(samples: Sequence[Mapping[str, str]], rolls: Sequence[Notes]) -> str:

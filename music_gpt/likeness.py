@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from music_gpt.corpus import Corpus, Split
+from music_gpt.corpus import Corpus
 from music_gpt.errors import InputError
 from music_gpt.events import FRAMES_PER_SECOND, N_PITCHES, NOTE_OFF, Ids, encode_notes, shift_frames
 from music_gpt.files import whole_file
@@ -112,6 +112,17 @@ def originality(piece: PieceLike, index: OriginalityIndex | str | Path) -> Share
     return index.longest_run(as_piece(piece).sounding_notes)
 
 
+def shared_run(ids: Ids, other: Ids, source: str) -> SharedRun | None:
+    """The longest run that a piece shares with another, by its name `source`, note by note.
+
+    None if there is none; a run of fewer than `CERTAIN_NOTES` may be missed.
+    """
+    figures, steps = _kept_figures(other)
+    counts = np.array([len(figures)])
+    index = OriginalityIndex(_hashes(figures), steps, counts, [source], lambda _: other)
+    return index.longest_run_of(ids)
+
+
 # --- notes in a row -----------------------------------------------------------------------------
 
 
@@ -142,6 +153,14 @@ def _hashes(figures: Ints) -> Hashes:
     begins = np.arange(len(figures)) * FIGURE_INTERVALS
     hashes = window_hashes(figures.ravel(), begins, FIGURE_INTERVALS)
     return hashes >> np.uint64(64 - 8 * _HASH_BYTES)
+
+
+def _kept_figures(ids: Ids) -> tuple[Ints, Ints]:
+    """The figures of a piece that an index keeps (F, 12), and the frames since the one before."""
+    pitch, frame = _row_of_notes(ids)
+    figures = _figures(np.diff(pitch))[::FIGURE_STEP]
+    frames = np.maximum.accumulate(frame)[: len(figures) * FIGURE_STEP : FIGURE_STEP]
+    return figures, np.minimum(np.diff(frames, prepend=0), _LONGEST_STEP)
 
 
 # --- the index ----------------------------------------------------------------------------------
@@ -185,10 +204,7 @@ class IndexWriter:
 
     def add(self, ids: Ids, name: str) -> None:
         """Append a piece: its ids, and the name by which it will be told."""
-        pitch, frame = _row_of_notes(ids)
-        figures = _figures(np.diff(pitch))[::FIGURE_STEP]
-        frames = np.maximum.accumulate(frame)[: len(figures) * FIGURE_STEP : FIGURE_STEP]
-        steps = np.minimum(np.diff(frames, prepend=0), _LONGEST_STEP)
+        figures, steps = _kept_figures(ids)
         self._files[1].write(steps.astype("<u2").tobytes())
         self._counts.append(len(figures))
         self._names.append(name)
@@ -227,11 +243,16 @@ def _mapped(path: Path, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 class OriginalityIndex:
     """The figures of all training pieces: `hashes`, `frames` (F), and for each piece its `first`.
 
-    `training` are the training pieces themselves, where they are at hand.
+    `training` gives the training pieces themselves, by number, where they are at hand.
     """
 
     def __init__(
-        self, hashes: Hashes, steps: Ints, counts: Ints, names: list[str], training: Split | None
+        self,
+        hashes: Hashes,
+        steps: Ints,
+        counts: Ints,
+        names: list[str],
+        training: Callable[[int], Ids] | None,
     ) -> None:
         self.names, self.training = names, training
         self.first = np.cumsum(counts) - counts  # (P,)
@@ -269,16 +290,20 @@ class OriginalityIndex:
             raise InputError(
                 f"{file} is not the index of the pieces beside it; run `music-gpt prepare` again."
             )
-        return cls(hashes, steps, counts, names, training)
+        return cls(hashes, steps, counts, names, training.piece if training else None)
 
     def longest_run(self, notes: Notes) -> SharedRun | None:
         """The longest run that these notes share with the training pieces, or None.
 
         Counted note by note if the training pieces are at hand, else told by the figures.
         """
-        if len(notes) <= FIGURE_INTERVALS:
+        if not len(notes):
             return None
-        pitch, frame = _row_of_notes(encode_notes(notes))
+        return self.longest_run_of(encode_notes(notes), float(notes["start"].min()))
+
+    def longest_run_of(self, ids: Ids, begins_at: float = 0.0) -> SharedRun | None:
+        """The same of ids, whose first note begins at `begins_at` seconds."""
+        pitch, frame = _row_of_notes(ids)
         query = _Query(np.diff(pitch), _hashes(_figures(np.diff(pitch))))
         found = self._counted(query) if self.training is not None else self._told(query)
         if found is None:
@@ -289,7 +314,7 @@ class OriginalityIndex:
             notes=n_notes,
             different_notes=query.length(begin, n_notes)[0],
             seconds=(last - head) / FRAMES_PER_SECOND,
-            at_seconds=float(notes["start"].min()) + head / FRAMES_PER_SECOND,
+            at_seconds=begins_at + head / FRAMES_PER_SECOND,
             source=self.names[piece],
             source_seconds=source_frame / FRAMES_PER_SECOND,
             exact=self.training is not None,
@@ -333,7 +358,7 @@ class OriginalityIndex:
         pieces, aheads, _ = self._hits(query.figures)
         best, longest = None, (0, 0)
         for piece in np.unique(pieces).tolist():
-            pitch, frame = _row_of_notes(self.training.piece(piece))
+            pitch, frame = _row_of_notes(self.training(piece))
             intervals = np.diff(pitch)
             for ahead in np.unique(aheads[pieces == piece]).tolist():
                 for begin, n_notes in query.equal_runs(intervals, ahead):

@@ -23,6 +23,7 @@ from music_gpt.likeness import (
     OriginalityIndex,
     copy_index,
     originality,
+    shared_run,
 )
 from music_gpt.midi import make_notes, write_midi
 from music_gpt.notes import Notes
@@ -335,3 +336,17 @@ def test_an_index_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
         writer.add(encode_notes(TRAINING[0], eos=True), "a.mid")
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_run_that_two_pieces_share_is_counted_in_both() -> None:
+    first, second = wandering(21, 200), wandering(22, 200)
+    second[120:160] = [pitch + 2 for pitch in first[50:90]]
+    one, other = (encode_notes(steady(pitches)) for pitches in (first, second))
+    found = shared_run(one, other, "other.mid")
+    assert found is not None
+    assert 40 <= found.notes <= 42  # the interval before or after may be equal by chance
+    assert found.source == "other.mid"
+    assert found.at_seconds == pytest.approx(50 * 0.25, abs=0.26)
+    assert found.source_seconds == pytest.approx(120 * 0.25, abs=0.26)
+    assert found.exact
+    assert shared_run(one, encode_notes(steady(wandering(23, 200))), "no.mid") is None

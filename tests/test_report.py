@@ -117,6 +117,32 @@ def test_composers_come_by_their_number_of_pieces(page: Page, report: dict[str, 
     assert "Clara Schumann" in page.text
 
 
+def test_a_passage_that_lies_in_two_splits_is_told_with_its_length_and_both_pieces(
+    tmp_path: Path,
+) -> None:
+    midi = tmp_path / "midi"
+    midi.mkdir()
+    quoted, own = melody(1, 300), melody(2, 300)
+    passage = quoted[100:180].copy()
+    shift = float(own["start"][-1]) + 5 - float(passage["start"][0])
+    for edge in ("start", "end"):
+        passage[edge] += shift
+    write_midi(quoted, midi / "quoted.mid")
+    write_midi(np.concatenate([own, passage]), midi / "quoting.mid")
+    write_midi(melody(3, 300), midi / "another.mid")
+    (tmp_path / "mine.csv").write_text("path,split\nquoted.mid,train\nquoting.mid,test\n")
+    config = PrepareConfig(workers=1, split_by=str(tmp_path / "mine.csv"))
+    report = prepare(midi, tmp_path / "out", config, progress=False)
+    (run,) = report["longest_runs_across_splits"]
+    assert (run["first"], run["first_split"]) == ("quoted.mid", "train")
+    assert (run["second"], run["second_split"]) == ("quoting.mid", "test")
+    assert 70 < run["different_notes"] <= 82  # the pedal and the edges may cost a few
+    assert run["second_seconds"] > run["first_seconds"] > 0
+    text = " ".join(Page((tmp_path / "out" / "report.html").read_text()).text)
+    assert "The longest runs of notes in two splits" in text
+    assert "quoting.mid" in text
+
+
 def test_a_seed_draws_other_pieces(out: Path, tmp_path: Path, report: dict[str, Any]) -> None:
     midi = tmp_path / "midi"
     midi.mkdir()
@@ -147,6 +173,7 @@ def test_a_corpus_of_one_piece_has_a_page_too() -> None:
             "notes_in_velocity_bin": [1] + [0] * 31,
         },
         "most_similar_across_splits": [],
+        "longest_runs_across_splits": [],
         "same_recordings": [],
         "samples": [{"file": "a.mid", "split": "train"}],
     }
