@@ -227,7 +227,7 @@ def print_kills(folder: Path, n: int, workers: int, seed: int) -> None:
             time.sleep(float(instant))
             process.send_signal(signal.SIGKILL)
             process.wait()
-            kept = len(list(out.glob(".cache/*/*.npz")))
+            kept = len(list(out.glob(".music-gpt-cache/*/*.npz")))
             run(folder, out, workers)
             same += content(out) == expected
             print(f"killed after {instant:5.2f} of {seconds:.2f} s, {kept} chunks were kept")

@@ -7,6 +7,7 @@ file is left out silently: each one has its sentence in report.json.
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 import time
 from collections import Counter
@@ -28,15 +29,34 @@ from data_prep.report_page import report_page
 from data_prep.similar import Pairs, similar_pairs
 from data_prep.split import alike, assign_splits, composition_names, compositions
 from music_gpt.config import PrepareConfig
-from music_gpt.corpus import CARD, SPLITS, CorpusWriter, json_text, tokenizer_text
+from music_gpt.corpus import (
+    CARD,
+    PIECES,
+    SPLITS,
+    TOKENIZER,
+    UNFINISHED,
+    CorpusWriter,
+    json_text,
+    tokenizer_text,
+)
 from music_gpt.errors import InputError
 from music_gpt.events import decode_ids
 from music_gpt.files import LOCK, locked, plain_errors
 from music_gpt.likeness import INDEX_FILE, IndexWriter
 
-CACHE = ".cache"
+CACHE = ".music-gpt-cache"
 REPORT = "report.json"
 REPORT_PAGE = "report.html"
+_OURS = re.compile(
+    "|".join(
+        [
+            *map(re.escape, (CARD, CACHE, LOCK, UNFINISHED, TOKENIZER, PIECES)),
+            *map(re.escape, (REPORT, REPORT_PAGE, INDEX_FILE)),
+            *(rf"{split}-[0-9]+\.bin|index-{split}\.npy" for split in SPLITS),
+        ]
+    )
+)
+"""The names in a tokens folder."""
 
 
 def prepare(
@@ -233,15 +253,20 @@ def _nothing_left(midi: Path, left_out: Sequence[LeftOut]) -> str:
 
 
 def _check_out(out: Path) -> None:
-    """Never write into a folder that holds something else."""
-    ours = {CARD, CACHE, LOCK, ".writing"}
+    """Never write into a folder that holds anything else: it would be replaced or removed."""
     with plain_errors(out):  # a name may be too long to ask for
         if out.exists() and not out.is_dir():
             raise InputError(
                 f"{out} is a file, but the tokens go into a folder; choose another name."
             )
-        if out.is_dir() and any(out.iterdir()) and not any((out / name).exists() for name in ours):
-            raise InputError(f"The folder {out} holds other files; choose a new or empty folder.")
+        names = sorted(entry.name for entry in out.iterdir()) if out.is_dir() else []
+    foreign = [name for name in names if not _OURS.fullmatch(name)]
+    if not {CARD, CACHE, LOCK, UNFINISHED} & set(names):
+        foreign = names
+    if foreign:
+        raise InputError(
+            f"The folder {out} holds other files ({foreign[0]}); choose a new or empty folder."
+        )
 
 
 @contextmanager

@@ -41,7 +41,7 @@ INDEX = np.dtype(
 CARD = "corpus.json"
 TOKENIZER = "tokenizer.json"
 PIECES = "pieces.jsonl"
-_UNFINISHED = ".writing"
+UNFINISHED = ".music-gpt-writing"
 
 SHARD_NAME = re.compile(rf"({'|'.join(SPLITS)})-\d{{5,}}\.bin")
 
@@ -194,7 +194,7 @@ class CorpusWriter:
     def __init__(self, path: str | Path, *, shard_tokens: int = SHARD_TOKENS) -> None:
         self.path = Path(path)
         self.shard_tokens = shard_tokens
-        self._beside = self.path / _UNFINISHED
+        self._beside = self.path / UNFINISHED
         shutil.rmtree(self._beside, ignore_errors=True)
         self._beside.mkdir(parents=True)
         self._splits = {name: _SplitWriter(self._beside, name, shard_tokens) for name in SPLITS}

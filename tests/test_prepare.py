@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -138,7 +139,7 @@ def test_other_settings_do_not_use_what_was_read_before(midi: Path, tmp_path: Pa
     run(midi, tmp_path / "out", PrepareConfig(workers=1, max_gap_seconds=2.0))
     run(midi, tmp_path / "fresh", PrepareConfig(workers=1, max_gap_seconds=2.0))
     assert content(tmp_path / "out") == content(tmp_path / "fresh")
-    assert len(list((tmp_path / "out" / ".cache").iterdir())) == 1
+    assert len(list((tmp_path / "out" / ".music-gpt-cache").iterdir())) == 1
 
 
 def test_ctrl_c_keeps_what_was_read_and_says_so(
@@ -200,11 +201,11 @@ def begin(
 
 
 def stored(n_chunks: int) -> Callable[[Path], bool]:
-    return lambda out: len(list(out.glob(".cache/*/*.npz"))) >= n_chunks
+    return lambda out: len(list(out.glob(".music-gpt-cache/*/*.npz"))) >= n_chunks
 
 
 def writes(out: Path) -> bool:
-    return (out / ".writing").exists()
+    return (out / ".music-gpt-writing").exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
@@ -229,7 +230,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(
     if how == signal.SIGINT and process.returncode:  # it was not faster than the signal
         assert "kept, and the same command goes on from there" in said
         assert "Traceback" not in said
-    assert len(list(out.glob(".cache/*/*.npz"))) > 0
+    assert len(list(out.glob(".music-gpt-cache/*/*.npz"))) > 0
     run(midi, out)
     run(midi, tmp_path / "fresh")
     assert content(out) == content(tmp_path / "fresh")
@@ -485,6 +486,18 @@ def test_a_folder_with_other_things_is_not_written_into(midi: Path, tmp_path: Pa
         run(midi, tmp_path / "mine")
     with pytest.raises(InputError, match="holds other files"):
         run(midi, midi)
+
+
+@pytest.mark.parametrize("name", [".cache", ".writing", "last.ckpt", "log.csv", "notes.txt"])
+def test_nothing_of_others_is_lost_in_a_tokens_folder(
+    midi: Path, tmp_path: Path, name: str
+) -> None:
+    run(midi, tmp_path / "out")
+    (tmp_path / "out" / name).mkdir()
+    (tmp_path / "out" / name / "precious").write_text("precious")
+    with pytest.raises(InputError, match=rf"holds other files \({re.escape(name)}\)"):
+        run(midi, tmp_path / "out")
+    assert (tmp_path / "out" / name / "precious").read_text() == "precious"
 
 
 def test_a_folder_without_midi_files_is_said_in_a_sentence(tmp_path: Path) -> None:
