@@ -24,8 +24,8 @@ import numpy as np
 import torch
 
 import music_gpt.data
+from music_gpt.arrays import Ids
 from music_gpt.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from music_gpt.events import Ids
 from music_gpt.files import whole_file
 from music_gpt.run_folder import LAST
 from music_gpt.training import train

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from music_gpt.arrays import Ints
 from music_gpt.checkpoint import bundled_checkpoint, load_checkpoint, save_checkpoint
 from music_gpt.config import PRESETS, ModelConfig, SamplingConfig
 from music_gpt.events import EOS, VOCAB_SIZE, encode_notes, velocity_in_force
@@ -41,7 +42,6 @@ from music_gpt.midi import make_notes, piece_from_notes
 from music_gpt.model import GPT
 from music_gpt.pianist import Pianist
 from music_gpt.sampler import Logits, draw
-from music_gpt.takes import Ints
 
 ENGINES = ("torch", "onnx", "onnx-int8")
 PEER = "transformers"

@@ -23,7 +23,6 @@ from data_prep.encode import (
     FACTS,
     FILES_IN_CHUNK,
     Facts,
-    Ids,
     encode_chunk,
     load_chunk,
     said_in,
@@ -32,6 +31,7 @@ from data_prep.encode import (
     unreadable,
 )
 from data_prep.workers import Workers
+from music_gpt.arrays import Ids
 from music_gpt.events import N_PITCHES, N_VELOCITIES
 from music_gpt.hashing import Hashes
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from data_prep.collect import MidiFile
 from data_prep.fingerprint import Fingerprints, fingerprints
 from music_gpt import events
+from music_gpt.arrays import Ids
 from music_gpt.config import MidiLimits
 from music_gpt.corpus import IDS
 from music_gpt.errors import InputError
@@ -67,7 +68,6 @@ FACTS = np.dtype(
 )
 """What is known of one file. All but the first count the events that would be written."""
 
-Ids = npt.NDArray[np.uint16]
 Counts = npt.NDArray[np.uint32]
 Facts = npt.NDArray[np.void]
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from music_gpt.arrays import Ints
 from music_gpt.hashing import Hashes, hashes_of_all_windows
 from music_gpt.midi_mending import follow
 from music_gpt.notes import Notes
@@ -32,8 +33,6 @@ FIGURE_CHORD_FRAMES = 2
 """Notes that begin within 20 ms of the one before stand in a figure from low to high."""
 DIFFERENT_IN_FIGURE = 8
 """Figures with fewer different intervals are broken chords, or a roll's test of its valves."""
-
-Ints = npt.NDArray[np.int64]
 
 
 class Sample(NamedTuple):

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_prep.fingerprint import TURNS, Sample
+from music_gpt.arrays import Ints
 from music_gpt.hashing import Hashes
 
 COMMON_HASH = 24
@@ -26,7 +27,6 @@ HELD = 1 << 18
 MOST_PARTS = 1 << 10
 """Files of hashes, or pairs, at most."""
 
-Ints = npt.NDArray[np.int64]
 _OWNED = np.dtype("<u8")
 """A hash whose lowest bits are the number of its piece: such are sorted by both, and fast."""
 _COUNTED = np.dtype([("key", "<i8"), ("count", "<u4")])

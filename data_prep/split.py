@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_prep.similar import Ints, Pairs
+from data_prep.similar import Pairs
+from music_gpt.arrays import Ints
 from music_gpt.corpus import SPLITS
 
 Links = npt.NDArray[np.int32]

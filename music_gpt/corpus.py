@@ -26,8 +26,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from music_gpt.arrays import Ids
 from music_gpt.errors import InputError
-from music_gpt.events import VOCAB_SIZE, Ids, vocabulary_hash
+from music_gpt.events import VOCAB_SIZE, vocabulary_hash
 
 FORMAT = "music-gpt tokens"
 VERSION = 1

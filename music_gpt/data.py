@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
+from music_gpt.arrays import Ids
 from music_gpt.config import DataConfig
 from music_gpt.corpus import Split, require_events
 from music_gpt.errors import InputError
@@ -28,7 +29,6 @@ from music_gpt.events import (
     LOWEST_KEY,
     PAD,
     VELOCITY,
-    Ids,
     shift_velocity_ids,
     stretch_ids,
     transpose_ids,

@@ -21,6 +21,7 @@ from typing import NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
+from music_gpt.arrays import Ids, Ints
 from music_gpt.errors import InputError
 from music_gpt.notes import NOTE_DTYPE, Notes
 
@@ -44,11 +45,6 @@ DEFAULT_VELOCITY_BIN = 15
 
 LONGEST_FRAMES = 1 << 31
 """Bound on a time in frames (248 days): what lies beyond is not music but a damaged number."""
-
-Ids = npt.NDArray[np.uint16]
-"""An array of event ids, one axis."""
-
-_Ints = npt.NDArray[np.int64]
 
 
 # --- the vocabulary ---------------------------------------------------------------------------
@@ -80,8 +76,8 @@ def vocabulary_hash() -> str:
 @overload
 def velocity_bin(velocity: int) -> int: ...
 @overload
-def velocity_bin(velocity: npt.NDArray[np.integer]) -> _Ints: ...
-def velocity_bin(velocity: int | npt.NDArray[np.integer]) -> int | _Ints:
+def velocity_bin(velocity: npt.NDArray[np.integer]) -> Ints: ...
+def velocity_bin(velocity: int | npt.NDArray[np.integer]) -> int | Ints:
     """Bin 0-31 of a MIDI velocity 1-127 (or of an array of them); 0 counts as 1.
 
     >>> velocity_bin(1), velocity_bin(4), velocity_bin(5), velocity_bin(127)
@@ -95,8 +91,8 @@ def velocity_bin(velocity: int | npt.NDArray[np.integer]) -> int | _Ints:
 @overload
 def velocity_value(velocity_bin: int) -> int: ...
 @overload
-def velocity_value(velocity_bin: npt.NDArray[np.integer]) -> _Ints: ...
-def velocity_value(velocity_bin: int | npt.NDArray[np.integer]) -> int | _Ints:
+def velocity_value(velocity_bin: npt.NDArray[np.integer]) -> Ints: ...
+def velocity_value(velocity_bin: int | npt.NDArray[np.integer]) -> int | Ints:
     """MIDI velocity of a bin, at most 2 from every velocity in it, and never 0.
 
     >>> velocity_value(0), velocity_value(31)
@@ -113,10 +109,10 @@ def velocity_value(velocity_bin: int | npt.NDArray[np.integer]) -> int | _Ints:
 class _Frames(NamedTuple):
     """Notes on the 10 ms grid, four arrays of one length."""
 
-    start: _Ints
-    end: _Ints
-    pitch: _Ints
-    bin: _Ints
+    start: Ints
+    end: Ints
+    pitch: Ints
+    bin: Ints
 
 
 def canonical_notes(notes: Notes, *, max_gap_seconds: float | None = None) -> Notes:
@@ -217,7 +213,7 @@ def encode_notes(notes: Notes, *, max_gap_seconds: float | None = None, eos: boo
     return np.concatenate([[EOS], body, [EOS]]).astype(np.uint16)
 
 
-def _emit(frame: _Ints, event: _Ints, velocity: _Ints, in_force: int = -1) -> Ids:
+def _emit(frame: Ints, event: Ints, velocity: Ints, in_force: int = -1) -> Ids:
     """Ids of the note events `event` (< 256) at `frame`; shifts and velocities go in between."""
     wait = np.diff(frame, prepend=0)
     n_shifts = (wait + (N_SHIFTS - 1)) // N_SHIFTS
@@ -301,7 +297,7 @@ def _is_velocity(ids: Ids) -> npt.NDArray[np.bool_]:
     return (ids >= VELOCITY) & (ids < EOS)
 
 
-def shift_frames(ids: Ids) -> _Ints:
+def shift_frames(ids: Ids) -> Ints:
     """Frames that each id lets pass; 0 for all but shifts."""
     shifts = (ids >= TIME_SHIFT) & (ids < VELOCITY)
     return np.where(shifts, ids.astype(np.int64) - (TIME_SHIFT - 1), 0)
@@ -384,7 +380,7 @@ def _velocities_at_the_edges(body: Ids) -> tuple[Ids, Ids]:
     return body[:is_head], after[_is_velocity(after)][-1:]
 
 
-def _keep_apart(frame: _Ints, event: _Ints) -> _Ints:
+def _keep_apart(frame: Ints, event: Ints) -> Ints:
     """Frames moved on where a NoteOn and the next event of its pitch would share one."""
     order = np.argsort((event & 127).astype(np.uint8), kind="stable")
     pitch, on = event[order] & 127, event[order] < NOTE_OFF
@@ -399,7 +395,7 @@ def _keep_apart(frame: _Ints, event: _Ints) -> _Ints:
     return moved
 
 
-def _velocity_bins(body: Ids) -> _Ints:
+def _velocity_bins(body: Ids) -> Ints:
     """The bin in force at each id, -1 before the first one is told."""
     if len(body) == 0:
         return np.zeros(0, np.int64)

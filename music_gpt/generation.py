@@ -19,12 +19,13 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import torch
 
+from music_gpt.arrays import Floats, Ints, Mask
 from music_gpt.config import SamplingConfig
 from music_gpt.events import EOS, VELOCITY, VOCAB_SIZE
 from music_gpt.grammar import Ending, Grammar, Start
 from music_gpt.model import GPT, KVCache
 from music_gpt.sampler import Logits, draw, surprise
-from music_gpt.takes import Floats, Ints, Mask, Rows
+from music_gpt.takes import Rows
 
 LONGEST_PERIOD = 64
 """Longest pattern, in events, whose repetition counts as a loop."""

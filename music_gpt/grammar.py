@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from music_gpt.arrays import Floats, Ints, Mask
 from music_gpt.config import SamplingConfig
 from music_gpt.events import (
     EOS,
@@ -25,7 +26,7 @@ from music_gpt.events import (
     VOCAB_SIZE,
 )
 from music_gpt.leaning import Figures, Leaning
-from music_gpt.takes import Floats, Ints, Mask, Rows
+from music_gpt.takes import Rows
 
 FADE_NATS = 4.0
 """How much less likely an onset has become when onsets stop."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from music_gpt.arrays import Floats, Ints, Mask
 from music_gpt.config import SamplingConfig
 from music_gpt.events import (
     EOS,
@@ -23,7 +24,7 @@ from music_gpt.events import (
     VOCAB_SIZE,
 )
 from music_gpt.keys import scale
-from music_gpt.takes import Floats, Ints, Mask, Rows
+from music_gpt.takes import Rows
 
 MEMORY_SECONDS = 2.0
 """A note counts for the density by exp(-age / MEMORY_SECONDS)."""

@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from music_gpt.arrays import Ids, Ints
 from music_gpt.corpus import Corpus
 from music_gpt.errors import InputError
-from music_gpt.events import FRAMES_PER_SECOND, N_PITCHES, NOTE_OFF, Ids, encode_notes, shift_frames
+from music_gpt.events import FRAMES_PER_SECOND, N_PITCHES, NOTE_OFF, encode_notes, shift_frames
 from music_gpt.files import whole_file
 from music_gpt.hashing import Hashes, window_hashes
 from music_gpt.midi import PieceLike, as_piece
@@ -50,8 +51,6 @@ _UNREADABLE = (
 _HASH_BYTES = 5
 _MOST_WAITING = 1 << 14
 _LONGEST_STEP = np.iinfo(np.uint16).max
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from music_gpt.arrays import Ids
 from music_gpt.corpus import Split
 from music_gpt.data import Windows
 from music_gpt.errors import InputError
-from music_gpt.events import PAD, VOCAB_SIZE, Ids
+from music_gpt.events import PAD, VOCAB_SIZE
 from music_gpt.model import GPT, token_nats
 
 PROTOCOL_WINDOW = 2048

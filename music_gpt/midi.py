@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from music_gpt.arrays import Ints
 from music_gpt.config import MidiLimits
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, whole_file
 from music_gpt.midi_files import read_file, unpack
-from music_gpt.midi_mending import DEFAULT_TEMPO, EventTable, Ints, read_events
+from music_gpt.midi_mending import DEFAULT_TEMPO, EventTable, read_events
 from music_gpt.midi_notes import (
     N_PIANO_PROGRAMS,
     PEDAL_CONTROLLERS,

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from music_gpt.arrays import Ints
 from music_gpt.errors import InputError
 from music_gpt.midi_files import HEADER_BYTES, undo_line_ends, unwrap
 
@@ -45,7 +46,6 @@ _DATA_BYTES = bytes(1 if 0xC0 <= status < 0xE0 else 2 for status in range(0xF0))
 )
 _PADDING = bytes(16)  # the walk may look a few bytes past the end
 
-Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from music_gpt.arrays import Floats, Ints
 from music_gpt.errors import InputError
-from music_gpt.midi_mending import DEFAULT_TEMPO, Bytes, EventTable, Ints
+from music_gpt.midi_mending import DEFAULT_TEMPO, Bytes, EventTable
 from music_gpt.notes import NOTE_DTYPE, Notes
 
 MOST_TOLD = 20
@@ -37,7 +38,6 @@ STUCK_PEDAL_SECONDS = 30.0
 """A pedal that goes down and never up again is believed if no note starts later than this after
 it; else the message is a leftover of some set-up, and obeying it would drown the piece."""
 
-Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Times = npt.NDArray[Any]  # ticks (int64) or seconds (float64)
 Pedals = dict[int, Floats]

@@ -14,10 +14,10 @@ import numpy.typing as npt
 import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as said
 
+from music_gpt.arrays import Ints
 from music_gpt.config import ModelConfig
 from music_gpt.errors import InputError
 from music_gpt.sampler import Logits
-from music_gpt.takes import Ints
 
 VERSION: str = ort.__version__
 """Version of ONNX Runtime."""

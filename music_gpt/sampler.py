@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from music_gpt.arrays import Floats, Ints, Mask
 from music_gpt.config import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.events import EOS, NOTE_OFF, NOTE_ON, TIME_SHIFT, VELOCITY
-from music_gpt.takes import Floats, Ints, Mask
 
 Logits = npt.NDArray[np.float32]
 

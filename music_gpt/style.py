@@ -17,6 +17,7 @@ from typing import SupportsFloat
 import numpy as np
 import numpy.typing as npt
 
+from music_gpt.arrays import Floats
 from music_gpt.events import FRAMES_PER_SECOND, N_PITCHES
 from music_gpt.keys import MAJOR
 from music_gpt.notes import Notes
@@ -29,7 +30,6 @@ GRID = 1024
 """Points on which densities are computed."""
 _SMALLEST_DENSITY = 1e-12
 
-Floats = npt.NDArray[np.float64]
 Statistics = dict[str, Floats]
 """Name -> one number (1) or a histogram that sums to 1; NaN where a passage has too few notes."""
 

@@ -1,4 +1,4 @@
-"""State of takes side by side -> that of some of them: rows of arrays, and their types."""
+"""State of takes side by side -> that of some of them: rows of arrays."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 
 class Rows:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from music_gpt.arrays import Ids
 from music_gpt.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from music_gpt.corpus import Corpus, CorpusWriter, Split
-from music_gpt.events import Ids, encode_notes
+from music_gpt.events import encode_notes
 from music_gpt.model import GPT
 from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.pianist import Pianist

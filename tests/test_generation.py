@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from music_gpt import generation
+from music_gpt.arrays import Ints
 from music_gpt.config import ModelConfig, SamplingConfig
 from music_gpt.events import (
     EOS,
@@ -32,7 +33,6 @@ from music_gpt.generation import (
 from music_gpt.grammar import Ending, Grammar, Start
 from music_gpt.model import GPT
 from music_gpt.sampler import surprise
-from music_gpt.takes import Ints
 from music_gpt.tokenizer import count_errors
 
 PLAIN = SamplingConfig(temperature=1.0, min_p=0.0)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "music_gpt"
 
 READING_ORDER = [
-    *("errors", "files", "keys", "config", "settings", "report_html", "notes", "drawing"),
+    *("errors", "arrays", "files", "keys", "config", "settings", "report_html", "notes", "drawing"),
     "hashing",
     *("midi_files", "midi_mending", "midi_notes", "midi"),
     *("events", "tokenizer", "corpus", "likeness", "data"),
