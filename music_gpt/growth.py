@@ -46,9 +46,9 @@ def grown(small: GPT, config: ModelConfig) -> GPT:
     large = GPT(config)
     m, f = config.d_model // small.config.d_model, config.d_ff // small.config.d_ff
     with torch.no_grad():
-        _copy(large.embedding.weight, small.embedding.weight.repeat(1, m))
+        large.embedding.weight.copy_(small.embedding.weight.repeat(1, m))
         if large.positions is not None and small.positions is not None:
-            _copy(large.positions.weight, small.positions.weight.repeat(1, m))
+            large.positions.weight.copy_(small.positions.weight.repeat(1, m))
         for block in large.blocks:
             _silence(cast(Block, block))
         for block, place in zip(small.blocks, _places(small.config, config), strict=True):
@@ -110,25 +110,25 @@ def _grow_block(large: Block, small: Block, m: int, f: int) -> None:
     heads = (small.attention.n_heads, small.attention.n_kv_heads, small.attention.n_kv_heads)
     rows = [n * small.attention.d_head for n in heads]
     parts = torch.split(small.attention.qkv.weight, rows)
-    _copy(large.attention.qkv.weight, torch.cat([_shared(part, m, m) for part in parts]))
+    large.attention.qkv.weight.copy_(torch.cat([_shared(part, m, m) for part in parts]))
     if small.attention.qkv.bias is not None:
         biases = torch.split(small.attention.qkv.bias, rows)
-        _copy(large.attention.qkv.bias, torch.cat([bias.repeat(m) for bias in biases]))
+        large.attention.qkv.bias.copy_(torch.cat([bias.repeat(m) for bias in biases]))
     _grow_linear(large.attention.proj, small.attention.proj, m, m)
     _grow_linear(large.feed_forward.up, small.feed_forward.up, f, m)
     _grow_linear(large.feed_forward.down, small.feed_forward.down, m, f)
 
 
 def _grow_norm(large: nn.LayerNorm, small: nn.LayerNorm, m: int) -> None:
-    _copy(large.weight, small.weight.repeat(m))
+    large.weight.copy_(small.weight.repeat(m))
     if small.bias is not None:
-        _copy(large.bias, small.bias.repeat(m))
+        large.bias.copy_(small.bias.repeat(m))
 
 
 def _grow_linear(large: nn.Linear, small: nn.Linear, n_out: int, n_in: int) -> None:
-    _copy(large.weight, _shared(small.weight, n_out, n_in))
+    large.weight.copy_(_shared(small.weight, n_out, n_in))
     if small.bias is not None:
-        _copy(large.bias, small.bias.repeat(n_out))
+        large.bias.copy_(small.bias.repeat(n_out))
 
 
 def _shared(weight: Tensor, n_out: int, n_in: int) -> Tensor:
@@ -143,7 +143,3 @@ def _shared(weight: Tensor, n_out: int, n_in: int) -> Tensor:
     spread = float(weight.std(correction=0)) * math.sqrt(1 / n_in)
     noise = spread * torch.randn(n_out * weight.shape[0], n_in, weight.shape[1])
     return wide + (noise - noise.mean(dim=1, keepdim=True)).flatten(1)
-
-
-def _copy(to: Tensor, values: Tensor) -> None:
-    to.copy_(values)

@@ -17,6 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 from music_gpt.composition import Composition
+from music_gpt.config import RunConfig
 from music_gpt.corpus import Corpus
 from music_gpt.drawing import piano_roll_png
 from music_gpt.errors import InputError
@@ -45,6 +46,21 @@ LAST_SECONDS, SHORTEST_RUN = 3.0, 20.0
 """Seconds that the last samples may take in any case, of a run that is no shorter than this."""
 COMPOSING = 0.6
 """Share of this time in which to compose; the rest is for pictures and sound."""
+
+
+def train_and_listen(
+    tokens: str | Path,
+    out: str | Path,
+    config: RunConfig,
+    *,
+    resume: bool = False,
+    init_from: str | Path | None = None,
+) -> dict[str, Any]:
+    """`training.train`, with samples where it is measured; returns and raises what that does."""
+    from music_gpt.training import train  # Lightning takes seconds
+
+    listener = Listening(tokens, out, config.train.samples)
+    return train(tokens, out, config, resume=resume, init_from=init_from, listener=listener)
 
 
 class Listening:

@@ -23,7 +23,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped] # a part of Lightning's own needs
 
 from music_gpt.config import RunConfig
-from music_gpt.errors import InputError
+from music_gpt.errors import InputError, exit_code
 from music_gpt.files import whole_file
 from music_gpt.settings import SECTIONS, read_settings, run_config
 
@@ -37,17 +37,13 @@ TRIAL_TOKENS = 16_384
 def main(argv: Sequence[str] | None = None) -> int:
     """Run with these words (default: those of the process); returns the exit code."""
     began = time.monotonic()
-    try:
+
+    def work() -> None:
         result = run(_arguments(argv), began)
-    except InputError as error:
-        print(f"music-gpt: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt as interrupt:
-        print(f"music-gpt: {str(interrupt) or 'Interrupted.'}", file=sys.stderr)
-        return 130
-    if result:  # of several processes the first one speaks
-        print(json.dumps(result, indent=1))
-    return 0
+        if result:  # of several processes the first one speaks
+            print(json.dumps(result, indent=1))
+
+    return exit_code(work)
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -92,21 +88,15 @@ def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
     """
     config = read_config(args.config, args.knobs, args.max_minutes)
     minutes = config.train.max_minutes
-    from music_gpt.listening import Listening
-    from music_gpt.training import train  # takes seconds: after what may be refused
+    from music_gpt.listening import train_and_listen  # takes seconds: after what may be refused
 
     spent = (time.monotonic() - began) / 60
     if minutes:
         left = minutes * (1 - EVALUATION_SHARE) - spent
         settings = dataclasses.replace(config.train, max_minutes=max(left, 0.1))
         config = dataclasses.replace(config, train=settings)
-    result = train(
-        args.tokens,
-        args.out,
-        config,
-        resume=args.resume,
-        init_from=args.init_from,
-        listener=Listening(args.tokens, args.out, config.train.samples),
+    result = train_and_listen(
+        args.tokens, args.out, config, resume=args.resume, init_from=args.init_from
     )
     if not result:
         return {}

@@ -237,16 +237,10 @@ def train(args: Namespace) -> None:
     if args.max_minutes is not None:
         settings = dataclasses.replace(config.train, max_minutes=args.max_minutes)
         config = dataclasses.replace(config, train=settings)
-    from music_gpt.listening import Listening
-    from music_gpt.training import train as run  # takes seconds: after what may be refused
+    from music_gpt.listening import train_and_listen  # takes seconds: after what may be refused
 
-    result = run(
-        args.tokens,
-        args.out,
-        config,
-        resume=args.resume,
-        init_from=args.init_from,
-        listener=Listening(args.tokens, args.out, config.train.samples),
+    result = train_and_listen(
+        args.tokens, args.out, config, resume=args.resume, init_from=args.init_from
     )
     if not result:
         return  # of several processes the first one speaks

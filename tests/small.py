@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from music_gpt.arrays import Ids
+from music_gpt.composition import Composition
 from music_gpt.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from music_gpt.corpus import Corpus, CorpusWriter, Split
 from music_gpt.events import encode_notes
@@ -72,6 +73,19 @@ def small_pianist(context: int = 128) -> Pianist:
         if parameter.ndim == 2:
             torch.nn.init.normal_(parameter, std=0.1)
     return Pianist(model, {"file": "tiny.safetensors", "sha256": "5eed"})
+
+
+def finished(composition: Composition) -> Composition:
+    """The composition, composed to its end."""
+    for _ in composition:
+        pass
+    return composition
+
+
+def compose(pianist: Pianist, prompt: Any = None, **options: Any) -> Composition:
+    """A few seconds of music."""
+    options = {"seconds": 3.0, "seed": 7, "max_wait_seconds": 0.4, "min_p": 0.0, **options}
+    return finished(pianist.compose(prompt, **options))
 
 
 def run_config(

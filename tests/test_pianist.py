@@ -12,11 +12,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from midi_bytes import file, meta, press, program, release
-from small import small_pianist
+from small import compose, finished, small_pianist
 
 import music_gpt
 from music_gpt.checkpoint import save_checkpoint
-from music_gpt.composition import ComposedNote, Composition
+from music_gpt.composition import ComposedNote
 from music_gpt.config import ModelConfig, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, encode_notes
@@ -48,17 +48,6 @@ def scale(n_notes: int, seconds: float = 0.2) -> Notes:
     return make_notes(
         (seconds * i, seconds * (i + 0.8), 40 + i % 40, 1 + (5 * i) % 126) for i in range(n_notes)
     )
-
-
-def finished(composition: Composition) -> Composition:
-    for _ in composition:
-        pass
-    return composition
-
-
-def compose(pianist: Pianist, prompt: object = None, **options: object) -> Composition:
-    options = {"seconds": 3.0, "seed": 7, "max_wait_seconds": 0.4, "min_p": 0.0, **options}
-    return finished(pianist.compose(prompt, **options))
 
 
 def overlaps(notes: Notes) -> int:

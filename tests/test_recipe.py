@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small import melody, small_pianist
+from small import compose, finished, melody, small_pianist
 
-from music_gpt.composition import Composition
 from music_gpt.errors import InputError
 from music_gpt.midi import midi_bytes, read_piece, write_midi
 from music_gpt.pianist import Pianist
@@ -23,17 +22,6 @@ LONG, SHORT = melody(1, 60), melody(2, 9)  # one is longer than the window of th
 @pytest.fixture(scope="module")
 def pianist() -> Pianist:
     return small_pianist()
-
-
-def finished(composition: Composition) -> Composition:
-    for _ in composition:
-        pass
-    return composition
-
-
-def compose(pianist: Pianist, prompt: Any = None, **options: Any) -> Composition:
-    options = {"seconds": 3.0, "seed": 7, "max_wait_seconds": 0.4, "min_p": 0.0, **options}
-    return finished(pianist.compose(prompt, **options))
 
 
 def edited(settings: dict[str, Any], path: Path, **changes: Any) -> Path:
