@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 import torch
 
-import music_gpt.data
+import music_gpt.tokens.data
 from music_gpt.arrays import Ids
 from music_gpt.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from music_gpt.files import whole_file
-from music_gpt.run_folder import LAST
-from music_gpt.training import train
+from music_gpt.training.run import train
+from music_gpt.training.run_folder import LAST
 
 STEPS = 800
 """Steps of 8 crops of 512 tokens: 3.3 M tokens."""
@@ -116,13 +116,13 @@ def cut_plain_crop(piece: Ids, start: int, n_tokens: int) -> Ids:
 @contextmanager
 def crops_of(row: Row) -> Iterator[None]:
     """Put plain crops in the place of the real ones where a row asks for it."""
-    real = music_gpt.data.cut_crop
+    real = music_gpt.tokens.data.cut_crop
     if not row.velocity_head:
-        music_gpt.data.cut_crop = cut_plain_crop
+        music_gpt.tokens.data.cut_crop = cut_plain_crop
     try:
         yield
     finally:
-        music_gpt.data.cut_crop = real
+        music_gpt.tokens.data.cut_crop = real
 
 
 def measure(row: Row, tokens: Path, out: Path, steps: int) -> dict[str, Any]:

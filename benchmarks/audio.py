@@ -14,7 +14,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from music_gpt import audio, midi
+from music_gpt import audio
+from music_gpt.midi import piece as midi
 from music_gpt.notes import NOTE_DTYPE
 
 

@@ -31,19 +31,26 @@ import numpy.typing as npt
 
 import music_gpt
 from data_prep.prepare import prepare
-from music_gpt.composition import Composition
+from music_gpt.composing.composition import Composition
+from music_gpt.composing.pianist import Pianist
 from music_gpt.config import ENGINES, PrepareConfig
-from music_gpt.corpus import Corpus, Split
 from music_gpt.errors import InputError
-from music_gpt.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, decode_ids, encode_notes
-from music_gpt.generation import Drawn
-from music_gpt.likeness import OriginalityIndex
-from music_gpt.midi import cut_notes, read_piece
+from music_gpt.generation.decoding import Drawn
+from music_gpt.metrics.continuations import (
+    CLOSE_SECONDS,
+    TAKES,
+    Passage,
+    new_music,
+    passages,
+    report,
+)
+from music_gpt.metrics.statistics import drift, means, statistics
+from music_gpt.midi.piece import cut_notes, read_piece
 from music_gpt.notes import Notes
-from music_gpt.pianist import Pianist
-from music_gpt.samples import CLOSE_SECONDS, TAKES, Passage, new_music, passages, report
-from music_gpt.style import drift, means, statistics
-from music_gpt.tokenizer import count_errors
+from music_gpt.tokens.corpus import Corpus, Split
+from music_gpt.tokens.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, decode_ids, encode_notes
+from music_gpt.tokens.originality import OriginalityIndex
+from music_gpt.tokens.tokenizer import count_errors
 
 LOOP_EVENTS, LOOP_PITCHES, LONGEST_PERIOD = 128, 32, 512
 MINUTE = 60.0

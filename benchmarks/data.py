@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 from music_gpt.config import DataConfig
-from music_gpt.corpus import Corpus, Split
-from music_gpt.data import CropBatches, loader
+from music_gpt.tokens.corpus import Corpus, Split
+from music_gpt.tokens.data import CropBatches, loader
 
 ROUNDS = 3
 N_BATCHES = 40

@@ -32,16 +32,16 @@ import numpy as np
 import torch
 
 from music_gpt.arrays import Ints
-from music_gpt.checkpoint import bundled_checkpoint, load_checkpoint, save_checkpoint
+from music_gpt.composing.pianist import Pianist
 from music_gpt.config import PRESETS, ModelConfig, SamplingConfig
-from music_gpt.events import EOS, VOCAB_SIZE, encode_notes, velocity_in_force
-from music_gpt.generation import Decoder, Engine, TorchEngine, generate
-from music_gpt.grammar import Ending, Grammar, Start
-from music_gpt.hugging_face import export_for_transformers
-from music_gpt.midi import make_notes, piece_from_notes
-from music_gpt.model import GPT
-from music_gpt.pianist import Pianist
-from music_gpt.sampler import Logits, draw
+from music_gpt.generation.decoding import Decoder, Engine, TorchEngine, generate
+from music_gpt.generation.grammar import Ending, Grammar, Start
+from music_gpt.generation.sampler import Logits, draw
+from music_gpt.midi.piece import make_notes, piece_from_notes
+from music_gpt.network.checkpoint import bundled_checkpoint, load_checkpoint, save_checkpoint
+from music_gpt.network.hugging_face import export_for_transformers
+from music_gpt.network.model import GPT
+from music_gpt.tokens.events import EOS, VOCAB_SIZE, encode_notes, velocity_in_force
 
 ENGINES = ("torch", "onnx", "onnx-int8")
 PEER = "transformers"
@@ -106,8 +106,8 @@ def engine_called(name: str, model: GPT, threads: int) -> Engine:
     """The engine, made anew, without the user's cache."""
     if name == "torch":
         return TorchEngine(model)
-    from music_gpt.onnx_engine import OnnxEngine
-    from music_gpt.onnx_graph import onnx_bytes
+    from music_gpt.generation.onnx_engine import OnnxEngine
+    from music_gpt.network.onnx_graph import onnx_bytes
 
     return OnnxEngine(onnx_bytes(model, int8=name == "onnx-int8"), model.config, name, threads)
 
@@ -225,8 +225,8 @@ def print_memory(name: str, checkpoint: str) -> None:
     if name == PEER:
         import transformers  # noqa: F401 - its import counts as little as the others'
     elif name != "torch":
-        import music_gpt.onnx_engine
-        import music_gpt.onnx_graph  # noqa: F401
+        import music_gpt.generation.onnx_engine
+        import music_gpt.network.onnx_graph  # noqa: F401
     before = _peak()
     if name == PEER:
         way = with_transformers(load_checkpoint(checkpoint)[0])

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from music_gpt.config import MidiLimits
 from music_gpt.errors import InputError
-from music_gpt.midi_mending import read_events
-from music_gpt.midi_notes import is_press
+from music_gpt.midi.mending import read_events
+from music_gpt.midi.timing import is_press
 
 MOST_SECONDS, MOST_MEGABYTES = 1.0, 200.0
 SAMPLE_BYTES = 50_000
@@ -31,7 +31,7 @@ READER = """
 import re, sys, time
 from pathlib import Path
 from music_gpt.errors import InputError
-from music_gpt.midi import midi_bytes, make_notes, read_piece
+from music_gpt.midi.piece import midi_bytes, make_notes, read_piece
 
 def peak():  # of this process image; getrusage would count that of the parent
     return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024

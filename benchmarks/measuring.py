@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from miditok import MIDILike
 
-from music_gpt.tokenizer import PerformanceTokenizer
+from music_gpt.tokens.tokenizer import PerformanceTokenizer
 
 
 def midi_files(folder: Path, n: int, seed: int) -> list[Path]:

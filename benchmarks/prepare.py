@@ -27,9 +27,9 @@ import numpy as np
 import pretty_midi
 from measuring import compare, midi_files, plain_midi_like
 
-from music_gpt.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, encode_notes
-from music_gpt.midi import midi_bytes, read_piece
+from music_gpt.midi.piece import midi_bytes, read_piece
 from music_gpt.notes import Notes
+from music_gpt.tokens.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, encode_notes
 
 RUN = """
 import json, pathlib, re, resource, sys, time

@@ -18,9 +18,9 @@ import numpy as np
 
 import music_gpt
 from music_gpt.config import SamplingConfig
-from music_gpt.corpus import Corpus
-from music_gpt.samples import sample
-from music_gpt.style import Agreement
+from music_gpt.metrics.continuations import sample
+from music_gpt.metrics.statistics import Agreement
+from music_gpt.tokens.corpus import Corpus
 
 SETTINGS: list[dict[str, Any]] = [
     {"temperature": 1.0, "min_p": 0.005},

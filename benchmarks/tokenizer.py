@@ -17,10 +17,10 @@ from measuring import compare, midi_files, plain_midi_like
 from symusic import Score
 
 from music_gpt.errors import InputError
-from music_gpt.events import canonical_notes, decode_ids, encode_notes
-from music_gpt.midi import read_piece
+from music_gpt.midi.piece import read_piece
 from music_gpt.notes import Notes
-from music_gpt.tokenizer import PerformanceTokenizer
+from music_gpt.tokens.events import canonical_notes, decode_ids, encode_notes
+from music_gpt.tokens.tokenizer import PerformanceTokenizer
 
 
 def main() -> None:

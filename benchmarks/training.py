@@ -5,7 +5,7 @@
 Every way trains a network of one size (4 blocks of 256/1024, 4 heads) on one CPU thread, with the
 arithmetic that `--train.precision auto` chooses here, on equally many tokens in steps of one size:
 
-ours       `music_gpt.training.train` with the defaults
+ours       `music_gpt.training.run.train` with the defaults
 chapter14  the recipe of chapter 14 of "Learn Generative AI with PyTorch" in a plain loop: the first
            2,048 tokens of each file, Adam at 1e-4, learned positions, dropout 0.1, no augmentation
 trainer    GPT2LMHeadModel under the Trainer of transformers, all at its defaults (AdamW at 5e-5
@@ -39,18 +39,18 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from music_gpt.checkpoint import load_checkpoint
 from music_gpt.config import ModelConfig, RunConfig
-from music_gpt.corpus import Corpus
-from music_gpt.data import CropBatches, Windows
-from music_gpt.events import PAD, VOCAB_SIZE
 from music_gpt.files import whole_file
-from music_gpt.keeper import LOG_EVERY_STEPS
-from music_gpt.model import GPT, token_nats, use_bf16
-from music_gpt.optimizer import MuonAdamW, lr_factor, weight_decay_factor
-from music_gpt.run_folder import LAST, LAST_WEIGHTS, LOG
+from music_gpt.network.checkpoint import load_checkpoint
+from music_gpt.network.model import GPT, token_nats, use_bf16
 from music_gpt.settings import run_config
-from music_gpt.training import train
+from music_gpt.tokens.corpus import Corpus
+from music_gpt.tokens.data import CropBatches, Windows
+from music_gpt.tokens.events import PAD, VOCAB_SIZE
+from music_gpt.training.callback import LOG_EVERY_STEPS
+from music_gpt.training.optimizer import MuonAdamW, lr_factor, weight_decay_factor
+from music_gpt.training.run import train
+from music_gpt.training.run_folder import LAST, LAST_WEIGHTS, LOG
 
 CHAPTER_TOKENS = 2048
 """Tokens of each file that the chapter's code reads."""

@@ -32,8 +32,8 @@ from data_prep.encode import (
 )
 from data_prep.workers import Workers
 from music_gpt.arrays import Ids
-from music_gpt.events import N_PITCHES, N_VELOCITIES
 from music_gpt.hashing import Hashes
+from music_gpt.tokens.events import N_PITCHES, N_VELOCITIES
 
 Rows = npt.NDArray[np.int64]
 

@@ -17,12 +17,16 @@ import numpy.typing as npt
 
 from data_prep.collect import MidiFile
 from data_prep.fingerprint import Fingerprints, fingerprints
-from music_gpt import events
 from music_gpt.arrays import Ids
 from music_gpt.config import MidiLimits
-from music_gpt.corpus import IDS
 from music_gpt.errors import InputError
-from music_gpt.events import (
+from music_gpt.files import whole_file
+from music_gpt.midi.files import read_file
+from music_gpt.midi.piece import DEFAULT_LIMITS, read_piece
+from music_gpt.notes import Notes
+from music_gpt.tokens import events
+from music_gpt.tokens.corpus import IDS
+from music_gpt.tokens.events import (
     EOS,
     HIGHEST_KEY,
     LOWEST_KEY,
@@ -34,10 +38,6 @@ from music_gpt.events import (
     encode_notes,
     velocity_value,
 )
-from music_gpt.files import whole_file
-from music_gpt.midi import DEFAULT_LIMITS, read_piece
-from music_gpt.midi_files import read_file
-from music_gpt.notes import Notes
 
 FILES_IN_CHUNK = 16
 CHUNK_FORMAT = 3
@@ -151,7 +151,7 @@ def regularity(notes: Notes) -> float:
 
     Near 1 for a score that a machine plays in one tempo, below 0.4 for hands on keys.
 
-    >>> from music_gpt.midi import make_notes
+    >>> from music_gpt.midi.piece import make_notes
     >>> regularity(make_notes([(0.5 * i, 0.5 * i + 0.4, 60, 64) for i in range(100)]))
     1.0
     """
@@ -212,9 +212,9 @@ def said_in(chunk: Path, row: int) -> tuple[str, tuple[str, ...]]:
 def setting_key(max_gap_seconds: float) -> str:
     """Name of the cache folder: all that decides what a file's bytes become, the code included."""
     digest = hashlib.sha256(f"{CHUNK_FORMAT} {max_gap_seconds!r} {MidiLimits()}".encode())
-    package, here = Path(str(events.__file__)).parent, Path(__file__)
-    names = ("notes.py", "events.py", "hashing.py")
-    code = [*sorted(package.glob("midi*.py")), *(package / name for name in names)]
+    package, here = Path(str(events.__file__)).parent.parent, Path(__file__)
+    names = ("notes.py", "hashing.py", "tokens/events.py")
+    code = [*sorted(package.glob("midi/*.py")), *(package / name for name in names)]
     for source in [*code, here.with_name("fingerprint.py"), here]:
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]

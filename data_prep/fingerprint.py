@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from music_gpt.arrays import Ints
 from music_gpt.hashing import Hashes, hashes_of_all_windows
-from music_gpt.midi_mending import follow
+from music_gpt.midi.mending import follow
 from music_gpt.notes import Notes
 
 CHORD_SECONDS = 0.05

@@ -29,7 +29,9 @@ from data_prep.report_page import report_page
 from data_prep.similar import Pairs, similar_pairs
 from data_prep.split import alike, assign_splits, composition_names, compositions
 from music_gpt.config import PrepareConfig
-from music_gpt.corpus import (
+from music_gpt.errors import InputError
+from music_gpt.files import LOCK, locked, plain_errors
+from music_gpt.tokens.corpus import (
     CARD,
     PIECES,
     SPLITS,
@@ -39,10 +41,8 @@ from music_gpt.corpus import (
     json_text,
     tokenizer_text,
 )
-from music_gpt.errors import InputError
-from music_gpt.events import decode_ids
-from music_gpt.files import LOCK, locked, plain_errors
-from music_gpt.likeness import INDEX_FILE, IndexWriter
+from music_gpt.tokens.events import decode_ids
+from music_gpt.tokens.originality import INDEX_FILE, IndexWriter
 
 CACHE = ".music-gpt-cache"
 REPORT = "report.json"

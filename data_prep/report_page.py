@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from music_gpt.drawing import BLACK_KEYS, bars, piano_roll
-from music_gpt.events import velocity_value
 from music_gpt.notes import Notes
-from music_gpt.report_html import charts, page, rounded, table, tiles
+from music_gpt.report.drawing import BLACK_KEYS, bars, piano_roll
+from music_gpt.report.html import charts, page, rounded, table, tiles
+from music_gpt.tokens.events import velocity_value
 
 MOST_NAMES = 200
 """Most names in a list; report.json has all."""

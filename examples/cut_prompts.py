@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from collect import FREE, SOURCE_NAMES, licences, plain_name
-from music_gpt.midi import cut_notes, read_piece, write_midi
+from music_gpt.midi.piece import cut_notes, read_piece, write_midi
 
 PROMPTS = Path(__file__).parent.parent / "music_gpt" / "prompts"
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from music_gpt.audio import write_wav
+    from music_gpt.composing.pianist import Pianist, load
     from music_gpt.config import ModelConfig
     from music_gpt.errors import InputError
-    from music_gpt.likeness import originality
-    from music_gpt.midi import Piece, read_piece
-    from music_gpt.model import GPT
-    from music_gpt.pianist import Pianist, load
-    from music_gpt.tokenizer import PerformanceTokenizer
+    from music_gpt.midi.piece import Piece, read_piece
+    from music_gpt.network.model import GPT
+    from music_gpt.tokens.originality import originality
+    from music_gpt.tokens.tokenizer import PerformanceTokenizer
 
 __version__ = "0.1.0"
 
@@ -36,15 +36,15 @@ __all__ = [
 ]
 
 _HOME_OF = {
-    "GPT": "model",
+    "GPT": "network.model",
     "InputError": "errors",
     "ModelConfig": "config",
-    "PerformanceTokenizer": "tokenizer",
-    "Pianist": "pianist",
-    "Piece": "midi",
-    "load": "pianist",
-    "originality": "likeness",
-    "read_piece": "midi",
+    "PerformanceTokenizer": "tokens.tokenizer",
+    "Pianist": "composing.pianist",
+    "Piece": "midi.piece",
+    "load": "composing.pianist",
+    "originality": "tokens.originality",
+    "read_piece": "midi.piece",
     "write_wav": "audio",
 }
 

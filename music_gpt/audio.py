@@ -25,11 +25,11 @@ import soundfile
 
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, whole_file
-from music_gpt.midi import as_piece
+from music_gpt.midi.piece import as_piece
 from music_gpt.notes import Notes
 
 if TYPE_CHECKING:
-    from music_gpt.midi import PieceLike
+    from music_gpt.midi.piece import PieceLike
 
 SAMPLE_RATE = 44_100
 """Sample rate of the sound in Hz, unless another one is asked for."""
@@ -332,7 +332,7 @@ def write_audio(
 ) -> None:
     """Write the sound of a piece to `path`, whose suffix says how: .wav, .flac or .mp3.
 
-    `piece` is anything that `music_gpt.midi.as_piece` takes. The file appears whole or not at
+    `piece` is anything that `music_gpt.midi.piece.as_piece` takes. The file appears whole or not at
     all. Raises `InputError` for another suffix, for what `render` refuses, and when the file
     cannot be written.
     """

@@ -20,12 +20,12 @@ MAX_LAYERS, MAX_CONTEXT = 1000, 131_072
 """Bounds on what the weights in a file do not bound: a hostile checkpoint must cost little."""
 MAX_SEED = 2**63 - 1
 N_EVENTS = 390
-"""Size of the event vocabulary: a fact of the tokenizer (`music_gpt.tokenizer`), not a knob."""
+"""Size of the event vocabulary: a fact of `music_gpt.tokens.tokenizer`, not a knob."""
 FROM_ONE, FROM_ZERO = "a whole number from 1 up", "a whole number, 0 or more"
 POSITIVE, BELOW_ONE = "a number above 0", "at least 0 and below 1"
 """What is allowed, in the words of the sentences."""
 ENGINES = ("auto", "torch", "onnx", "onnx-int8")
-"""What can run a network (`music_gpt.engines`)."""
+"""What can run a network (`music_gpt.generation.engines`)."""
 
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:

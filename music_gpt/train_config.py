@@ -88,7 +88,9 @@ def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
     """
     config = read_config(args.config, args.knobs, args.max_minutes)
     minutes = config.train.max_minutes
-    from music_gpt.listening import train_and_listen  # takes seconds: after what may be refused
+    from music_gpt.training_samples import (
+        train_and_listen,  # takes seconds: after what may be refused
+    )
 
     spent = (time.monotonic() - began) / 60
     if minutes:
@@ -118,10 +120,10 @@ def evaluate(
     Where the time up to `until` (monotonic seconds) is too short for all tokens, as many are scored
     as it is enough for, spread evenly over the split; `tokens` tells how many.
     """
-    from music_gpt.checkpoint import load_checkpoint
-    from music_gpt.corpus import Corpus
-    from music_gpt.metrics import likelihood
-    from music_gpt.model import resolve_device, use_bf16
+    from music_gpt.metrics.likelihood import likelihood
+    from music_gpt.network.checkpoint import load_checkpoint
+    from music_gpt.network.model import resolve_device, use_bf16
+    from music_gpt.tokens.corpus import Corpus
 
     device = resolve_device(config.train.device)
     corpus, model = Corpus.open(tokens), load_checkpoint(checkpoint)[0].to(device)

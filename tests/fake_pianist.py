@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from music_gpt.events import FRAMES_PER_SECOND
-from music_gpt.hearing import Prompt, hear
-from music_gpt.midi import Piece
+from music_gpt.composing.prompt import Prompt, hear
+from music_gpt.midi.piece import Piece
 from music_gpt.notes import NOTE_DTYPE, Notes
+from music_gpt.tokens.events import FRAMES_PER_SECOND
 
 
 class FakeNote(NamedTuple):

@@ -28,9 +28,9 @@ from midi_bytes import END_OF_TRACK, SCALE, body, chunk, events_of, file, header
 
 from music_gpt.config import MidiLimits
 from music_gpt.errors import InputError
-from music_gpt.events import EOS, canonical_notes, decode_ids, encode_notes
-from music_gpt.midi import Piece, midi_bytes, read_piece
+from music_gpt.midi.piece import Piece, midi_bytes, read_piece
 from music_gpt.notes import NOTE_DTYPE
+from music_gpt.tokens.events import EOS, canonical_notes, decode_ids, encode_notes
 
 DEMO = Path(__file__).parent.parent / "examples" / "demo"
 MOST_BYTES = 6_000

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 from music_gpt.arrays import Ids
-from music_gpt.composition import Composition
+from music_gpt.composing.composition import Composition
+from music_gpt.composing.pianist import Pianist
 from music_gpt.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from music_gpt.corpus import Corpus, CorpusWriter, Split
-from music_gpt.events import encode_notes
-from music_gpt.model import GPT
+from music_gpt.network.model import GPT
 from music_gpt.notes import NOTE_DTYPE, Notes
-from music_gpt.pianist import Pianist
+from music_gpt.tokens.corpus import Corpus, CorpusWriter, Split
+from music_gpt.tokens.events import encode_notes
 
 NETWORK = ModelConfig(n_layers=2, d_model=16, d_ff=32, n_heads=2, n_kv_heads=2, context=32)
 PLAIN = DataConfig(batch_size=4, transpose=0, stretch=0.0, velocity_bins=0)

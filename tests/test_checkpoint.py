@@ -17,10 +17,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from small import random_network
 
-from music_gpt import checkpoint
-from music_gpt.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.errors import InputError
-from music_gpt.events import vocabulary_hash
+from music_gpt.network import checkpoint
+from music_gpt.network.checkpoint import load_checkpoint, save_checkpoint
+from music_gpt.tokens.events import vocabulary_hash
 
 CARD = {"sources": {"Musikstücke": "CC0"}, "steps": 3}
 

@@ -15,12 +15,14 @@ import pytest
 from midi_bytes import events_of, file, meta, program
 from small import melody, random_network, run_config, tokens_folder
 
-from music_gpt import audio, cli, verbs
-from music_gpt.checkpoint import load_checkpoint, save_checkpoint
-from music_gpt.composition import Composition
-from music_gpt.corpus import Corpus
-from music_gpt.midi import read_piece, write_midi
-from music_gpt.recipe import read_recipe
+from music_gpt import audio
+from music_gpt.cli import main as cli
+from music_gpt.cli import verbs
+from music_gpt.composing.composition import Composition
+from music_gpt.composing.provenance import read_recipe
+from music_gpt.midi.piece import read_piece, write_midi
+from music_gpt.network.checkpoint import load_checkpoint, save_checkpoint
+from music_gpt.tokens.corpus import Corpus
 
 ROOT = Path(__file__).parent.parent
 VERBS = {
@@ -207,7 +209,7 @@ def test_ctrl_c_while_the_program_is_still_being_imported_is_one_line() -> None:
                 if name == "jsonargparse":
                     raise KeyboardInterrupt
         sys.meta_path.insert(0, Interrupted())
-        from music_gpt.cli import main
+        from music_gpt.cli.main import main
         sys.exit(main(["evaluate", "--tokens", "none"]))
     """
     words = [sys.executable, "-W", "error", "-c", textwrap.dedent(script)]
@@ -225,7 +227,16 @@ def test_ctrl_c_leaves_code_130(call: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_process_leaves_the_code_and_no_warning(tmp_path: Path) -> None:
-    words = [sys.executable, "-W", "error", "-m", "music_gpt.cli", "evaluate", "--tokens", "none"]
+    words = [
+        sys.executable,
+        "-W",
+        "error",
+        "-m",
+        "music_gpt.cli.main",
+        "evaluate",
+        "--tokens",
+        "none",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, env=environment)
     refused(Said(done.returncode, done.stdout, done.stderr), "There is no tokens folder at none")

@@ -24,7 +24,7 @@ from music_gpt.config import (
     TrainConfig,
 )
 from music_gpt.errors import InputError
-from music_gpt.events import VOCAB_SIZE
+from music_gpt.tokens.events import VOCAB_SIZE
 
 KNOBS = [
     ModelConfig,

@@ -11,9 +11,9 @@ import pytest
 import torch
 import yaml
 
-from music_gpt import cli
+from music_gpt.cli import main as cli
 from music_gpt.config import N_EVENTS, PRESETS, ModelConfig, RunConfig, TrainConfig
-from music_gpt.model import GPT
+from music_gpt.network.model import GPT
 from music_gpt.train_config import read_config
 
 FOLDER = Path(__file__).parent.parent / "configs"
@@ -40,7 +40,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[Any, ...], dict[s
             "report": "",
         }
 
-    monkeypatch.setitem(sys.modules, "music_gpt.training", SimpleNamespace(train=train))
+    monkeypatch.setitem(sys.modules, "music_gpt.training.run", SimpleNamespace(train=train))
     return calls
 
 

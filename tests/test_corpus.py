@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from music_gpt.corpus import Corpus, CorpusWriter, Split
 from music_gpt.errors import InputError
-from music_gpt.events import EOS, vocabulary_hash
+from music_gpt.tokens.corpus import Corpus, CorpusWriter, Split
+from music_gpt.tokens.events import EOS, vocabulary_hash
 
 
 def piece(seed: int, length: int = 40) -> np.ndarray[Any, Any]:

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from small import PLAIN, piece, split_of, tokens_folder
 
 from music_gpt.config import DataConfig
-from music_gpt.corpus import Corpus, CorpusWriter, Split
-from music_gpt.data import (
+from music_gpt.errors import InputError
+from music_gpt.tokens.corpus import Corpus, CorpusWriter, Split
+from music_gpt.tokens.data import (
     CropBatches,
     Windows,
     crop_counts,
@@ -27,8 +28,7 @@ from music_gpt.data import (
     cut_crop,
     loader,
 )
-from music_gpt.errors import InputError
-from music_gpt.events import (
+from music_gpt.tokens.events import (
     EOS,
     HIGHEST_KEY,
     LOWEST_KEY,

@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 from small import melody
 
-from music_gpt.drawing import (
+from music_gpt.notes import NOTE_DTYPE, Notes
+from music_gpt.report.drawing import (
     CURVE_LEFT,
     INKS,
     MOST_POINTS,
@@ -25,7 +26,6 @@ from music_gpt.drawing import (
     piano_roll,
     piano_roll_png,
 )
-from music_gpt.notes import NOTE_DTYPE, Notes
 
 
 def points_of(svg: str, kind: str) -> list[tuple[float, float]]:

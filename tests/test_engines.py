@@ -10,19 +10,20 @@ import torch
 from small import random_network
 from test_generation import FAST, MadEngine
 
-from music_gpt import engines
-from music_gpt.checkpoint import load_checkpoint, save_checkpoint
+from music_gpt.composing.pianist import load
 from music_gpt.config import ModelConfig
-from music_gpt.engines import check_engine, choose_engine, opening_windows
 from music_gpt.errors import InputError
-from music_gpt.generation import TorchEngine
-from music_gpt.model import GPT
-from music_gpt.pianist import load
+from music_gpt.generation import engines
+from music_gpt.generation.decoding import TorchEngine
+from music_gpt.generation.engines import check_engine, choose_engine, opening_windows
+from music_gpt.network.checkpoint import load_checkpoint, save_checkpoint
+from music_gpt.network.model import GPT
 
 for package in engines.NEEDED:
     pytest.importorskip(package, reason=FAST)
 
-from music_gpt import onnx_engine, onnx_graph  # noqa: E402 - where they are not, all is skipped
+from music_gpt.generation import onnx_engine  # noqa: E402 - where they are not, all is skipped
+from music_gpt.network import onnx_graph  # noqa: E402 - as above
 
 SHAPE = {"d_model": 32, "d_ff": 48, "n_heads": 2, "n_kv_heads": 2}
 CONFIGS: list[dict[str, Any]] = [

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from music_gpt import config, events
+from music_gpt import config
 from music_gpt.errors import InputError
-from music_gpt.events import (
+from music_gpt.notes import NOTE_DTYPE, Notes
+from music_gpt.tokens import events
+from music_gpt.tokens.events import (
     EOS,
     NOTE_OFF,
     NOTE_ON,
@@ -30,7 +32,6 @@ from music_gpt.events import (
     velocity_in_force,
     velocity_value,
 )
-from music_gpt.notes import NOTE_DTYPE, Notes
 
 MEZZO_FORTE = 66
 MEZZO_FORTE_ID = VELOCITY + 16
@@ -441,6 +442,6 @@ def test_ids_of_any_integer_type_and_read_only_ones_are_taken():
 
 
 def test_notes_become_ids_without_miditok_and_torch():
-    command = "import sys, music_gpt.events; print(*sys.modules)"
+    command = "import sys, music_gpt.tokens.events; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, check=True)
     assert not {b"miditok", b"symusic", b"torch"} & set(done.stdout.split())

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from music_gpt.checkpoint import load_checkpoint
+from music_gpt.composing.prompt import hear
 from music_gpt.config import SamplingConfig
-from music_gpt.events import EOS
-from music_gpt.hearing import hear
-from music_gpt.midi import read_piece
+from music_gpt.midi.piece import read_piece
+from music_gpt.network.checkpoint import load_checkpoint
+from music_gpt.tokens.events import EOS
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / "examples" / "demo"

@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from music_gpt.checkpoint import load_checkpoint
-from music_gpt.cli import main
+from music_gpt.cli.main import main
 from music_gpt.errors import InputError
-from music_gpt.foreign import import_weights
+from music_gpt.network.checkpoint import load_checkpoint
+from music_gpt.network.foreign import import_weights
 
 N_HEADS, WIDTH, LENGTH = 2, 16, 40
 

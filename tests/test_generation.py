@@ -9,10 +9,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from music_gpt import generation
 from music_gpt.arrays import Ints
 from music_gpt.config import ModelConfig, SamplingConfig
-from music_gpt.events import (
+from music_gpt.generation import decoding
+from music_gpt.generation.decoding import (
+    LOOP_RUN,
+    LoopWatch,
+    TorchEngine,
+    generate,
+)
+from music_gpt.generation.grammar import Ending, Grammar, Start
+from music_gpt.generation.sampler import surprise
+from music_gpt.network.model import GPT
+from music_gpt.tokens.events import (
     EOS,
     NOTE_OFF,
     PAD,
@@ -24,16 +33,7 @@ from music_gpt.events import (
     duration_frames,
     encode_notes,
 )
-from music_gpt.generation import (
-    LOOP_RUN,
-    LoopWatch,
-    TorchEngine,
-    generate,
-)
-from music_gpt.grammar import Ending, Grammar, Start
-from music_gpt.model import GPT
-from music_gpt.sampler import surprise
-from music_gpt.tokenizer import count_errors
+from music_gpt.tokens.tokenizer import count_errors
 
 PLAIN = SamplingConfig(temperature=1.0, min_p=0.0)
 GREEDY = SamplingConfig(temperature=0.0)
@@ -122,8 +122,8 @@ def engine_for(model: GPT, name: str):
         return TorchEngine(model)
     for package in ("onnx", "onnxruntime"):
         pytest.importorskip(package, reason=FAST)
-    from music_gpt.onnx_engine import OnnxEngine
-    from music_gpt.onnx_graph import onnx_bytes
+    from music_gpt.generation.onnx_engine import OnnxEngine
+    from music_gpt.network.onnx_graph import onnx_bytes
 
     return OnnxEngine(onnx_bytes(model, int8=name == "onnx-int8"), model.config, name)
 
@@ -430,8 +430,8 @@ def test_the_number_of_threads_is_tried_and_torch_left_as_it_was(monkeypatch):
             clock[0] += 0.01 + slow[used[-1]]
             return clock[0]
 
-        monkeypatch.setattr(generation.time, "perf_counter", tick)
-        assert generation.fastest_threads(lively_model()) == 3 - slower
+        monkeypatch.setattr(decoding.time, "perf_counter", tick)
+        assert decoding.fastest_threads(lively_model()) == 3 - slower
         assert used[-1] == 2
 
 
@@ -510,7 +510,7 @@ def test_what_was_taken_back_takes_its_likelihood_with_it(monkeypatch):
 
 
 def test_a_take_that_cannot_leave_its_loop_goes_on_in_it(monkeypatch):
-    monkeypatch.setattr(generation, "MAX_STEPS_BACK", 2)
+    monkeypatch.setattr(decoding, "MAX_STEPS_BACK", 2)
     sampling = SamplingConfig(temperature=0.3, max_note_seconds=60.0)
     (ids,) = take_ids(LoopEngine(spread=0.0), 30.0, (1,), sampling)
     assert longest_run(ids) > LOOP_RUN

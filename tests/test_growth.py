@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 from music_gpt.config import ModelConfig
 from music_gpt.errors import InputError
-from music_gpt.growth import grown
-from music_gpt.model import GPT
+from music_gpt.network.growth import grown
+from music_gpt.network.model import GPT
 
 SMALL = replace(ModelConfig.preset("tiny"), zero_init=False)
 SHAPES = {

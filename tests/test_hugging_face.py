@@ -8,10 +8,10 @@ import pytest
 import torch
 from small import random_network
 
-from music_gpt.checkpoint import save_checkpoint
-from music_gpt.cli import main
+from music_gpt.cli.main import main
 from music_gpt.errors import InputError
-from music_gpt.hugging_face import as_transformers, export_for_transformers
+from music_gpt.network.checkpoint import save_checkpoint
+from music_gpt.network.hugging_face import as_transformers, export_for_transformers
 
 PEER = "transformers is not installed; it is no dependency, only a peer to compare with"
 

@@ -8,12 +8,12 @@ import pytest
 import music_gpt
 from data_prep.prepare import prepare
 from music_gpt.audio import render
-from music_gpt.checkpoint import load_checkpoint
 from music_gpt.config import DataConfig, ModelConfig, PrepareConfig, RunConfig, TrainConfig
-from music_gpt.corpus import Corpus
-from music_gpt.events import decode_ids
-from music_gpt.metrics import likelihood, ngram_nats_per_token
-from music_gpt.training import train
+from music_gpt.metrics.likelihood import likelihood, ngram_nats_per_token
+from music_gpt.network.checkpoint import load_checkpoint
+from music_gpt.tokens.corpus import Corpus
+from music_gpt.tokens.events import decode_ids
+from music_gpt.training.run import train
 
 ROOT = Path(__file__).parent.parent
 PROMPTS = sorted((ROOT / "music_gpt" / "prompts").glob("*.mid"))

@@ -14,11 +14,16 @@ import pytest
 import torch
 from small import random_network, split_of, tokens_folder
 
-from music_gpt.corpus import Corpus, Split
 from music_gpt.errors import InputError
-from music_gpt.events import PAD, VOCAB_SIZE
-from music_gpt.metrics import likelihood, ngram, ngram_nats_per_token, sliding_nats_per_token
-from music_gpt.model import GPT
+from music_gpt.metrics.likelihood import (
+    likelihood,
+    ngram,
+    ngram_nats_per_token,
+    sliding_nats_per_token,
+)
+from music_gpt.network.model import GPT
+from music_gpt.tokens.corpus import Corpus, Split
+from music_gpt.tokens.events import PAD, VOCAB_SIZE
 
 T = 32
 

@@ -30,10 +30,10 @@ from midi_bytes import (
     track,
 )
 
-from music_gpt import midi_mending
 from music_gpt.config import MidiLimits
 from music_gpt.errors import InputError
-from music_gpt.midi import (
+from music_gpt.midi import mending
+from music_gpt.midi.piece import (
     LONGEST_SILENCE_SECONDS,
     Piece,
     as_piece,
@@ -45,7 +45,7 @@ from music_gpt.midi import (
     to_pretty_midi,
     write_midi,
 )
-from music_gpt.midi_notes import STUCK_PEDAL_SECONDS
+from music_gpt.midi.timing import STUCK_PEDAL_SECONDS
 from music_gpt.notes import NOTE_DTYPE, Notes
 
 Row = tuple[float, float, int, int]
@@ -1011,10 +1011,10 @@ def test_long_stretches_are_read_as_they_are_event_by_event(
         )
     for cut in (len(events), len(events) - 1, 5000):
         data = header() + chunk(b"MTrk", bytes(events[:cut]))
-        at_once = midi_mending.read_events(data, 10**6)
+        at_once = mending.read_events(data, 10**6)
         with monkeypatch.context() as patch:
-            patch.setattr(midi_mending, "LONG_BYTES", 10**9)
-            one_by_one = midi_mending.read_events(data, 10**6)
+            patch.setattr(mending, "LONG_BYTES", 10**9)
+            one_by_one = mending.read_events(data, 10**6)
         for column in ("tick", "status", "data1", "data2"):
             assert getattr(at_once, column).tolist() == getattr(one_by_one, column).tolist()
         assert at_once.notices == one_by_one.notices

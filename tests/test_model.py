@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from music_gpt.config import N_EVENTS, PRESETS, ModelConfig
 from music_gpt.errors import InputError
-from music_gpt.model import (
+from music_gpt.network.model import (
     GPT,
     Attention,
     Block,

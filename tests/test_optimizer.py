@@ -9,7 +9,7 @@ import torch
 from small import random_network
 
 from music_gpt.config import OptimConfig
-from music_gpt.optimizer import EMA, Muon, MuonAdamW, lr_factor, weight_decay_factor
+from music_gpt.training.optimizer import EMA, Muon, MuonAdamW, lr_factor, weight_decay_factor
 
 
 def groups_of(optimizer: MuonAdamW) -> list[set[int]]:

@@ -15,13 +15,13 @@ from midi_bytes import file, meta, press, program, release
 from small import compose, finished, small_pianist
 
 import music_gpt
-from music_gpt.checkpoint import save_checkpoint
-from music_gpt.composition import ComposedNote
+from music_gpt.composing.composition import ComposedNote
+from music_gpt.composing.pianist import Knobs, Pianist
+from music_gpt.composing.prompt import hear
+from music_gpt.composing.provenance import settings_text
 from music_gpt.config import ModelConfig, SamplingConfig
 from music_gpt.errors import InputError
-from music_gpt.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, encode_notes
-from music_gpt.hearing import hear
-from music_gpt.midi import (
+from music_gpt.midi.piece import (
     make_notes,
     midi_bytes,
     piece_from_notes,
@@ -29,10 +29,10 @@ from music_gpt.midi import (
     to_pretty_midi,
     write_midi,
 )
-from music_gpt.model import GPT
+from music_gpt.network.checkpoint import save_checkpoint
+from music_gpt.network.model import GPT
 from music_gpt.notes import NOTE_DTYPE, Notes
-from music_gpt.pianist import Knobs, Pianist
-from music_gpt.recipe import settings_text
+from music_gpt.tokens.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, encode_notes
 
 CONTEXT = 128
 CHORD = make_notes([(0.0, 0.5, 72, 70), (0.5, 2.0, 60, 66), (0.5, 2.0, 64, 66), (0.6, 1.5, 67, 90)])

@@ -22,12 +22,12 @@ from data_prep.cache import Cache
 from data_prep.collect import MidiFile, collect
 from data_prep.prepare import prepare
 from music_gpt.config import MidiLimits, PrepareConfig
-from music_gpt.corpus import Corpus
 from music_gpt.errors import InputError
-from music_gpt.events import EOS, encode_notes
 from music_gpt.files import locked
-from music_gpt.midi import midi_bytes, read_piece, write_midi
+from music_gpt.midi.piece import midi_bytes, read_piece, write_midi
 from music_gpt.notes import NOTE_DTYPE, Notes
+from music_gpt.tokens.corpus import Corpus
+from music_gpt.tokens.events import EOS, encode_notes
 
 HERE = PrepareConfig(workers=1)
 """No further processes: they would cost a second for each test."""

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import music_gpt
-from music_gpt.checkpoint import load_checkpoint
+from music_gpt.network.checkpoint import load_checkpoint
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run a command of the README with this Python's music_gpt."""
-    words = [sys.executable, "-m", "music_gpt.cli", *command[1:]]
+    words = [sys.executable, "-m", "music_gpt.cli.main", *command[1:]]
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=600)
 
 
@@ -75,7 +75,8 @@ def test_every_file_it_names_exists() -> None:
     named = re.findall(r"`([\w/.-]+/[\w.-]*\.?\w+)`|\]\((\w[\w/.-]+)\)", README)
     paths = {path for pair in named for path in pair if path}
     made = {path for path in paths if path.split("/")[0] in ("tokens", "runs", "tests")}
-    missing = {path for path in paths - made if not (ROOT / path).exists()}
+    roots = (ROOT, ROOT / "music_gpt")
+    missing = {path for path in paths - made if not any((root / path).exists() for root in roots)}
     assert missing == set()
 
 

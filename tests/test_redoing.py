@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import melody, small_pianist
 
+from music_gpt.composing.pianist import Pianist
+from music_gpt.composing.provenance import read_recipe
+from music_gpt.composing.redoing import hear_stretch
 from music_gpt.config import SamplingConfig
 from music_gpt.errors import InputError
-from music_gpt.events import EOS, TIME_SHIFT, VELOCITY, encode_notes
-from music_gpt.generation import TorchEngine, surprise_after
-from music_gpt.grammar import Ending, Grammar, Start
-from music_gpt.midi import make_notes, midi_bytes, piece_from_notes, read_piece, write_midi
-from music_gpt.midi_notes import end_at_next_strike
+from music_gpt.generation.decoding import TorchEngine, surprise_after
+from music_gpt.generation.grammar import Ending, Grammar, Start
+from music_gpt.midi.piece import make_notes, midi_bytes, piece_from_notes, read_piece, write_midi
+from music_gpt.midi.timing import end_at_next_strike
 from music_gpt.notes import Notes
-from music_gpt.pianist import Pianist
-from music_gpt.recipe import read_recipe
-from music_gpt.redoing import hear_stretch
+from music_gpt.tokens.events import EOS, TIME_SHIFT, VELOCITY, encode_notes
 
 
 def one_sound_at_a_time(notes: Notes) -> Notes:

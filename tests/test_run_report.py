@@ -11,10 +11,10 @@ from small import run_config, tokens_folder
 from test_report import Page
 
 from music_gpt.config import RunConfig
-from music_gpt.keeper import Keeper
-from music_gpt.run_folder import Measurement, append_row
-from music_gpt.run_report import report_page
-from music_gpt.training import train
+from music_gpt.training.callback import Keeper
+from music_gpt.training.run import train
+from music_gpt.training.run_folder import Measurement, append_row
+from music_gpt.training.run_report import report_page
 
 ABOUT = {
     "state": "Finished after 40 steps and 2.0 minutes.",

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from music_gpt.arrays import Floats
 from music_gpt.config import SamplingConfig
 from music_gpt.errors import InputError
-from music_gpt.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, VOCAB_SIZE
-from music_gpt.sampler import draw, survivors, two_stage
+from music_gpt.generation.sampler import draw, survivors, two_stage
+from music_gpt.tokens.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, VOCAB_SIZE
 
 PLAIN = SamplingConfig(temperature=1.0, min_p=0.0)
 GREEDY = SamplingConfig(temperature=0.0)

@@ -10,8 +10,8 @@ import pytest
 from small import tokens_folder
 
 from data_prep.streaming import write_for_streaming
-from music_gpt.corpus import Corpus
 from music_gpt.errors import InputError
+from music_gpt.tokens.corpus import Corpus
 
 
 @pytest.fixture

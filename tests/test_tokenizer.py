@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from miditok import MIDILike, MusicTokenizer, TokenizerConfig, TokSequence
 from symusic import ControlChange, Note, Score, Tempo, Track
 
-from music_gpt import events, tokenizer
-from music_gpt.corpus import tokenizer_text
 from music_gpt.errors import InputError
-from music_gpt.events import EOS, NOTE_OFF, PAD, TIME_SHIFT, VELOCITY
-from music_gpt.midi import midi_bytes, piece_from_notes, to_pretty_midi, write_midi
+from music_gpt.midi.piece import midi_bytes, piece_from_notes, to_pretty_midi, write_midi
 from music_gpt.notes import NOTE_DTYPE
-from music_gpt.tokenizer import PerformanceTokenizer, count_errors, tokenizer_json
+from music_gpt.tokens import events, tokenizer
+from music_gpt.tokens.corpus import tokenizer_text
+from music_gpt.tokens.events import EOS, NOTE_OFF, PAD, TIME_SHIFT, VELOCITY
+from music_gpt.tokens.tokenizer import PerformanceTokenizer, count_errors, tokenizer_json
 
 TOKENIZER = PerformanceTokenizer()
 IDS = [VELOCITY + 16, 60, 64, TIME_SHIFT + 99, NOTE_OFF + 60, NOTE_OFF + 64]

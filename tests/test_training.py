@@ -22,16 +22,18 @@ import yaml
 from safetensors.torch import load_file
 from small import random_network, run_config, tokens_folder
 
-from music_gpt import files, keeper, run_folder, training, watching
-from music_gpt.checkpoint import load_checkpoint, save_checkpoint
+from music_gpt import files
 from music_gpt.errors import InputError
-from music_gpt.keeper import Keeper, Nats
-from music_gpt.learning import Training, batch_nats
-from music_gpt.model import GPT
-from music_gpt.optimizer import MuonAdamW, lr_factor
-from music_gpt.run_folder import LOG_COLUMNS, STATE_KEYS, read_log
-from music_gpt.training import train
-from music_gpt.watching import Moment
+from music_gpt.network.checkpoint import load_checkpoint, save_checkpoint
+from music_gpt.network.model import GPT
+from music_gpt.training import callback, progress, run_folder
+from music_gpt.training import run as training
+from music_gpt.training.callback import Keeper, Nats
+from music_gpt.training.module import Training, batch_nats
+from music_gpt.training.optimizer import MuonAdamW, lr_factor
+from music_gpt.training.progress import Moment
+from music_gpt.training.run import train
+from music_gpt.training.run_folder import LOG_COLUMNS, STATE_KEYS, read_log
 
 ROOT = Path(__file__).parent.parent
 STEADY = (
@@ -141,13 +143,13 @@ def test_nats_per_note_are_those_of_all_events_by_the_notes_they_make(
 def test_utilisation_is_what_the_network_needs_by_what_the_devices_can_do(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "peak_flops", lambda name: {"cpu": 1e9}[name])
+    monkeypatch.setattr(callback, "peak_flops", lambda name: {"cpu": 1e9}[name])
     config = run_config(max_steps=2)
     train(tokens, tmp_path / "run", config)
     [row] = log_of(tmp_path / "run")
     expected = GPT(config.model).flops_per_token() * float(row["tokens_per_second"]) / 1e9
     assert float(row["mfu"]) == pytest.approx(expected, rel=1e-3)
-    assert "MFU" in watching._line(read_log(tmp_path / "run")[0], math.nan, 0.5)
+    assert "MFU" in progress._line(read_log(tmp_path / "run")[0], math.nan, 0.5)
 
 
 def test_a_listener_hears_the_kept_weights_and_changes_nothing(
@@ -202,7 +204,7 @@ def test_the_best_weights_are_those_of_the_lowest_validation_loss(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures = iter([Nats(3.0, 12.0), Nats(2.0, 8.0), Nats(2.5, 10.0)])
-    monkeypatch.setattr(keeper, "mean_nats", lambda *_: next(figures))
+    monkeypatch.setattr(callback, "mean_nats", lambda *_: next(figures))
     train(tokens, tmp_path / "run", run_config(max_steps=15, validate_every_steps=5))
     _, card = load_checkpoint(tmp_path / "run" / "best.safetensors")
     assert (card["steps"], card["quick_validation_nats_per_token"]) == (10, 2.0)
@@ -223,7 +225,7 @@ def test_a_paused_process_does_not_count_as_training(
     monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
     counting = Keeper(tmp_path, None, {}, {})
     module = Training(random_network(), run_config(), 10.0)
-    counting._count_time(module, keeper.LONGEST_STEP_SECONDS)
+    counting._count_time(module, callback.LONGEST_STEP_SECONDS)
     assert module.seconds == 60.0
     counting._count_time(module, math.inf)
     assert module.seconds == 1060.0
@@ -262,7 +264,7 @@ def test_a_run_sees_short_passages_first_and_every_target_of_them(
         shapes.append(tuple(batch.shape))
         return batch_nats(model, batch)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("music_gpt.learning.batch_nats", seen)
+    monkeypatch.setattr("music_gpt.training.module.batch_nats", seen)
     data = {"batch_size": 2, "first_context": 8, "context_warmup": 0.5}
     result = train(long_pieces, tmp_path / "run", run_config(data=data, max_steps=8))
     assert shapes == [(8, 9), (8, 9), (4, 17), (4, 17), *4 * [(2, 33)]]
@@ -300,7 +302,7 @@ def test_padding_is_no_target(tokens: Path) -> None:
 def test_a_run_that_goes_on_is_the_unbroken_run_step_by_step(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(keeper, "LOG_EVERY_STEPS", 3)
+    monkeypatch.setattr(callback, "LOG_EVERY_STEPS", 3)
     config = run_config(
         model={"dropout": 0.1},
         optim={"ema": 0.9},
@@ -349,7 +351,7 @@ def test_a_resumed_run_keeps_the_best_of_before(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures = iter([Nats(2.0, 8.0), Nats(3.0, 12.0)])
-    monkeypatch.setattr(keeper, "mean_nats", lambda *_: next(figures))
+    monkeypatch.setattr(callback, "mean_nats", lambda *_: next(figures))
     config = run_config(max_steps=10, validate_every_steps=5)
     with monkeypatch.context() as patch:
         at_step(7, interrupt, patch)
@@ -689,7 +691,7 @@ def test_the_average_is_what_is_kept_and_training_goes_on_with_the_weights() -> 
 
 
 def command(*words: object) -> list[str]:
-    return [sys.executable, "-W", "error", "-m", "music_gpt.cli", "train", *map(str, words)]
+    return [sys.executable, "-W", "error", "-m", "music_gpt.cli.main", "train", *map(str, words)]
 
 
 def knobs(**changes: object) -> list[str]:

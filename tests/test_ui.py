@@ -21,11 +21,11 @@ import soundfile
 from fake_pianist import FakePianist
 from midi_bytes import events_of, file, meta, program
 
+from music_gpt.composing.pianist import MAX_SEED, MAX_VARIATIONS, Pianist
 from music_gpt.config import ModelConfig, PageConfig, SamplingConfig
 from music_gpt.errors import InputError
-from music_gpt.midi import make_notes, piece_from_notes, read_piece, write_midi
-from music_gpt.model import GPT
-from music_gpt.pianist import MAX_SEED, MAX_VARIATIONS, Pianist
+from music_gpt.midi.piece import make_notes, piece_from_notes, read_piece, write_midi
+from music_gpt.network.model import GPT
 from music_gpt.ui import visit as visits
 from music_gpt.ui.desk import KINDS, NOTHING, Desk, make_wish
 from music_gpt.ui.page import build_page, launch_options

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 
-from music_gpt.checkpoint import load_checkpoint, save_checkpoint
-from music_gpt.corpus import Corpus
-from music_gpt.metrics import likelihood, mean_nats_of, ngram, sliding_nats_per_token
-from music_gpt.model import use_bf16
+from music_gpt.metrics.likelihood import likelihood, mean_nats_of, ngram, sliding_nats_per_token
+from music_gpt.network.checkpoint import load_checkpoint, save_checkpoint
+from music_gpt.network.model import use_bf16
+from music_gpt.tokens.corpus import Corpus
 
 FOLDER = Path(__file__).parent
 LICENCE = "CC BY-SA 4.0"

@@ -18,12 +18,13 @@ from typing import Any
 
 import gradio as gr
 
-from music_gpt import audio, midi
+from music_gpt import audio
+from music_gpt.composing.pianist import MAX_GIVEN_SEED, Pianist
+from music_gpt.composing.provenance import settings_text
 from music_gpt.config import SAMPLING_PRESETS, MidiLimits, PageConfig, SamplingConfig
 from music_gpt.errors import InputError
+from music_gpt.midi import piece as midi
 from music_gpt.notes import Notes
-from music_gpt.pianist import MAX_GIVEN_SEED, Pianist
-from music_gpt.recipe import settings_text
 from music_gpt.ui import visit as visits
 from music_gpt.ui.door import sentence, short
 from music_gpt.ui.pianoroll import read_selection

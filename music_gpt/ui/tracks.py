@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from music_gpt.midi_notes import Track
+from music_gpt.midi.timing import Track
 
 FAMILIES = (
     "piano",

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from music_gpt.composing.pianist import DEFAULT_SEED_LIMIT, MAX_GIVEN_SEED
 from music_gpt.config import PageConfig, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.notes import NOTE_DTYPE, Notes
-from music_gpt.pianist import DEFAULT_SEED_LIMIT, MAX_GIVEN_SEED
 
 if TYPE_CHECKING:
-    from music_gpt.composition import Composition
-    from music_gpt.midi import Piece
-    from music_gpt.pianist import Pianist
+    from music_gpt.composing.composition import Composition
+    from music_gpt.composing.pianist import Pianist
+    from music_gpt.midi.piece import Piece
 
 RollValue = dict[str, Any]
 """What the roll is given: plain numbers and strings only, because numpy floats reach the browser

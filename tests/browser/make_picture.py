@@ -69,7 +69,7 @@ def main(picture: Path) -> None:
 
     port = free_port()
     url = f"http://127.0.0.1:{port}/"
-    words = [sys.executable, "-m", "music_gpt.cli", "app", "--port", str(port)]
+    words = [sys.executable, "-m", "music_gpt.cli.main", "app", "--port", str(port)]
     server = subprocess.Popen(words, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
     try:
         wait_for(url)

@@ -10,7 +10,7 @@ import soundfile
 from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
-from music_gpt.midi import make_notes, read_piece, write_midi
+from music_gpt.midi.piece import make_notes, read_piece, write_midi
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 SERVER_FILE = {"path": "/etc/hostname", "meta": {"_type": "gradio.FileData"}}

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 from visitor import Visitor
 
 from music_gpt.audio import SAMPLE_RATE, render
-from music_gpt.midi import make_notes, read_piece, write_midi
+from music_gpt.midi.piece import make_notes, read_piece, write_midi
 from music_gpt.ui.pianoroll import bank_address, file_text
 
 pytestmark = pytest.mark.browser

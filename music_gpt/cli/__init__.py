@@ -1,0 +1,1 @@
+"""Words on the command line -> work done: the verbs of `music-gpt`."""

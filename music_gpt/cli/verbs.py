@@ -1,0 +1,452 @@
+"""Words on the command line -> work done: the verbs of `music-gpt`, and the parser that knows them.
+
+What a verb needs is imported inside it: Lightning and Gradio take seconds, and most verbs need
+neither. The verbs that compose are in `music_gpt.cli.composing`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jsonargparse import Namespace, set_parsing_settings
+
+from music_gpt.cli.composing import add_generate, add_redo
+from music_gpt.cli.parsing import Parser
+from music_gpt.cli.words import (
+    Verb,
+    add_engine,
+    add_flags,
+    add_tracks,
+    from_flags,
+    print_json,
+    read_chosen,
+    say,
+)
+from music_gpt.config import ENGINES, PrepareConfig, RunConfig
+from music_gpt.errors import InputError
+from music_gpt.files import require_writable
+from music_gpt.settings import SECTIONS
+
+if TYPE_CHECKING:
+    from music_gpt.metrics.continuations import SampleReport
+    from music_gpt.network.model import GPT
+    from music_gpt.tokens.corpus import Corpus, Split
+
+MAX_PORT = 65_535
+
+
+def run(argv: Sequence[str] | None) -> None:
+    """Do what the words say (None: those of the process); without a verb, show the help."""
+    parser, verbs = _parser()
+    words = sys.argv[1:] if argv is None else list(argv)
+    parser.verb = next((word for word in words[:1] if word in verbs), "")
+    chosen = parser.parse_args(words)
+    verb = verbs.get(str(chosen.verb))
+    if verb is None:
+        parser.print_help()
+        return
+    chosen = parser.instantiate(chosen)
+    verb(chosen[chosen.verb])
+
+
+def _parser() -> tuple[Parser, dict[str, Callable[[Namespace], None]]]:
+    set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    parser = Parser(
+        prog="music-gpt",
+        description="Train a GPT on piano MIDI, compose with it, and take the music away.",
+    )
+    verbs = parser.add_subcommands(dest="verb", required=False)
+    functions: dict[str, Callable[[Namespace], None]] = {}
+    adds = (_add_prepare, _add_train, _add_evaluate, add_generate, add_redo)
+    for add in (*adds, _add_originality, _add_render, _add_export, _add_import, _add_app):
+        name, verb, function = add()
+        summary = str(function.__doc__).splitlines()[0]
+        verb.description = summary
+        verbs.add_subcommand(name, verb, help=summary)
+        functions[name] = function
+    return parser, functions
+
+
+def _add_prepare() -> Verb:
+    verb = Parser()
+    verb.add_argument("--midi", type=str, default=None, help="Folder of MIDI files.")
+    verb.add_argument("--out", type=str, required=True, help="Tokens folder to write.")
+    verb.add_argument(
+        "--verify", action="store_true", help="Only compare the files in --out with its checksums."
+    )
+    verb.add_argument(
+        "--litdata", type=str, default=None, help="Also write the pieces of --out for LitData here."
+    )
+    verb.add_argument("--json", action="store_true", help="Print the report as one JSON object.")
+    add_flags(verb, PrepareConfig)
+    return "prepare", verb, prepare
+
+
+def _add_train() -> Verb:
+    verb = Parser()
+    verb.add_argument("--config", action="config", help="YAML file; see configs/.")
+    verb.add_argument("--tokens", type=str, required=True, help="Tokens folder.")
+    verb.add_argument("--out", type=str, required=True, help="Folder of this run, as runs/NAME.")
+    verb.add_argument("--resume", action="store_true", help="Go on with the run in --out.")
+    verb.add_argument(
+        "--max-minutes",
+        type=float,
+        default=None,
+        help="End, cooled down, after so many minutes; the same as --train.max_minutes.",
+    )
+    verb.add_argument("--init-from", type=str, default=None, help="Checkpoint to start from.")
+    verb.add_argument("--json", action="store_true", help="Print the result as one JSON object.")
+    for name, config in SECTIONS.items():
+        verb.add_argument(f"--{name}", type=config, default=config())
+    return "train", verb, train
+
+
+def _add_evaluate() -> Verb:
+    verb = Parser()
+    verb.add_argument("--tokens", type=str, required=True, help="Tokens folder.")
+    verb.add_argument("--split", type=str, default="validation", help="Which split to score.")
+    verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
+    verb.add_argument("--window", type=int, default=None, help="Tokens seen at once, at most.")
+    verb.add_argument("--max-tokens", type=int, default=0, help="Score about so many; 0 for all.")
+    verb.add_argument(
+        "--sliding", action="store_true", help="Also slide the window by half (twice the time)."
+    )
+    verb.add_argument(
+        "--ngram", action="store_true", help="Also score an order-2 n-gram of the train split."
+    )
+    verb.add_argument(
+        "--precision",
+        choices=["auto", "bf16", "fp32"],
+        default="auto",
+        help="Arithmetic; auto is bf16 where the machine multiplies it.",
+    )
+    verb.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or mps.")
+    verb.add_argument(
+        "--samples",
+        type=int,
+        default=0,
+        help="Also compose so many continuations, and compare them with the music of the split.",
+    )
+    verb.add_argument("--sample-seconds", type=float, default=30.0, help="Seconds of each.")
+    verb.add_argument(
+        "--engine",
+        choices=list(ENGINES),
+        default="torch",
+        help="What composes them; auto takes the quickest that is installed.",
+    )
+    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
+    return "evaluate", verb, evaluate
+
+
+def _add_originality() -> Verb:
+    verb = Parser()
+    verb.add_argument("midi", type=str, help="MIDI file.")
+    verb.add_argument(
+        "--tokens", type=str, default=None, help="Tokens folder whose training music to look in."
+    )
+    verb.add_argument(
+        "--index",
+        type=str,
+        default=None,
+        help="Without the tokens: originality.npz, or the folder of a run that has it.",
+    )
+    add_tracks(verb)
+    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
+    return "originality", verb, originality
+
+
+def _add_render() -> Verb:
+    verb = Parser()
+    verb.add_argument("midi", type=str, help="MIDI file.")
+    verb.add_argument("--out", type=str, required=True, help="Sound file: .wav, .flac or .mp3.")
+    add_tracks(verb)
+    return "render", verb, render
+
+
+def _add_export() -> Verb:
+    verb = Parser()
+    verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
+    verb.add_argument(
+        "--format",
+        choices=["hf", *ENGINES[2:]],
+        default="hf",
+        help="hf for transformers, or onnx or onnx-int8 for ONNX Runtime.",
+    )
+    verb.add_argument("--out", type=str, required=True, help="Folder (hf) or .onnx file to write.")
+    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
+    return "export", verb, export
+
+
+def _add_import() -> Verb:
+    verb = Parser()
+    verb.add_argument("file", type=str, help="File that torch.save wrote.")
+    verb.add_argument(
+        "--from",
+        choices=["chapter14", "music-transformer"],
+        required=True,
+        help="The program that it comes from.",
+    )
+    verb.add_argument("--heads", type=int, default=8, help="Attention heads of the network.")
+    verb.add_argument("--out", type=str, required=True, help="Checkpoint to write, .safetensors.")
+    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
+    return "import", verb, import_
+
+
+def _add_app() -> Verb:
+    verb = Parser()
+    verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
+    add_engine(verb)
+    verb.add_argument("--host", type=str, default="127.0.0.1", help="Address to listen on.")
+    verb.add_argument("--port", type=int, default=7860, help="Port to listen on.")
+    verb.add_argument("--share", action="store_true", help="Also open a public Gradio link.")
+    verb.add_argument("--auth", type=str, default=None, help="NAME:PASSWORD asked of visitors.")
+    return "app", verb, app
+
+
+# --- the verbs --------------------------------------------------------------------------------
+
+
+def prepare(args: Namespace) -> None:
+    """Turn a folder of MIDI files into a tokens folder."""
+    from data_prep.prepare import prepare as run
+    from data_prep.streaming import write_for_streaming
+    from music_gpt.tokens.corpus import Corpus
+
+    result, said = dict[str, Any](), []
+    if args.midi is None and not (args.verify or args.litdata):
+        raise InputError("--midi is missing; give the folder of MIDI files to prepare.")
+    if args.midi is not None:
+        result |= run(args.midi, args.out, from_flags(PrepareConfig, args), progress=True)
+        said.append(_prepared(result, args.out))
+    if args.verify:
+        result |= Corpus.open(args.out).verify()
+        said.append(_verified(result, args.out))
+    if args.litdata:
+        result["litdata"] = write_for_streaming(args.out, args.litdata, workers=args.workers or 1)
+        said.append(f"{args.litdata}: {sum(result['litdata'].values()):,} pieces for LitData.")
+    print_json(result) if args.json else say("\n".join(said))
+
+
+def train(args: Namespace) -> None:
+    """Train a network on a tokens folder."""
+    config = RunConfig(args.model, args.data, args.optim, args.train)
+    if args.max_minutes is not None:
+        settings = dataclasses.replace(config.train, max_minutes=args.max_minutes)
+        config = dataclasses.replace(config, train=settings)
+    from music_gpt.training_samples import (
+        train_and_listen,  # takes seconds: after what may be refused
+    )
+
+    result = train_and_listen(
+        args.tokens, args.out, config, resume=args.resume, init_from=args.init_from
+    )
+    if not result:
+        return  # of several processes the first one speaks
+    if args.json:
+        print_json(result)
+    if not result["finished"]:
+        raise KeyboardInterrupt(_trained(result))
+    if not args.json:
+        say(_trained(result))
+
+
+def evaluate(args: Namespace) -> None:
+    """Measure how well a checkpoint foretells a split."""
+    from music_gpt.metrics.continuations import require_samples
+    from music_gpt.metrics.likelihood import require_max_tokens
+    from music_gpt.network.checkpoint import load_checkpoint
+    from music_gpt.network.model import resolve_device
+    from music_gpt.tokens.corpus import Corpus
+
+    # 1. what can be refused, before minutes of scoring
+    require_max_tokens(args.max_tokens)
+    device = resolve_device(args.device)
+    corpus = Corpus.open(args.tokens)
+    split = corpus.split(args.split)
+    if args.samples:
+        require_samples(split, args.samples, args.sample_seconds)
+    # 2. likelihoods, and continuations where they are asked for
+    model, card = load_checkpoint(args.checkpoint)
+    about = {"checkpoint": card["file"], "sha256": card["sha256"], "split": args.split}
+    result = about | _scored(args, model.to(device), corpus)
+    told, interrupted = _evaluated(result), False
+    if args.samples:
+        report = _sampled(args, model, card, split)
+        result["samples"], interrupted = report.to_dict(), report.interrupted
+        told = f"{told}\n{report.table()}"
+    print_json(result) if args.json else say(told)
+    if interrupted:
+        raise KeyboardInterrupt("Interrupted; what had been composed was compared.")
+
+
+def originality(args: Namespace) -> None:
+    """Find the longest run of notes that a piece shares with the training music."""
+    from music_gpt.tokens.originality import CERTAIN_NOTES
+    from music_gpt.tokens.originality import originality as find
+
+    if (args.tokens is None) == (args.index is None):
+        raise InputError("Give --tokens or --index, one of them: where the training music is.")
+    run = find(read_chosen(args.midi, args.tracks), args.tokens or args.index)
+    if args.json:
+        print_json({"file": args.midi, "shared": None if run is None else run.to_dict()})
+    elif run is None:
+        say(f"{args.midi}: no {CERTAIN_NOTES} notes in a row are as in the training music.")
+    else:
+        say(f"{args.midi}: {run}")
+
+
+def render(args: Namespace) -> None:
+    """Turn a MIDI file into sound."""
+    from music_gpt.audio import sound_format, write_audio
+
+    sound_format(args.out)
+    piece = read_chosen(args.midi, args.tracks)
+    for warning in piece.warnings:
+        say(warning)
+    require_writable(args.out)  # and its folder is made
+    write_audio(piece, args.out)
+    say(f"{args.out}: {piece.seconds:.1f} seconds of music.")
+
+
+def export(args: Namespace) -> None:
+    """Write a checkpoint for other programs: transformers, or ONNX Runtime."""
+    from music_gpt.network.checkpoint import load_checkpoint
+
+    model, card = load_checkpoint(args.checkpoint)
+    if args.format == "hf":
+        from music_gpt.network.hugging_face import export_for_transformers
+
+        files = export_for_transformers(model, card, args.out)
+        said = f"{args.out}: {', '.join(files)}."
+    else:
+        from music_gpt.generation.engines import export_onnx
+
+        export_onnx(model, args.format, args.out)
+        files, said = [args.out], f"{args.out}: {model.n_parameters / 1e6:.1f} M parameters."
+    print_json({"out": args.out, "files": files}) if args.json else say(said)
+
+
+def import_(args: Namespace) -> None:
+    """Make a checkpoint of the weights of another program."""
+    from music_gpt.network.checkpoint import save_checkpoint
+    from music_gpt.network.foreign import import_weights
+
+    out = Path(args.out)
+    if out.suffix != ".safetensors":
+        raise InputError(f"--out is {args.out!r}, but it has to end in .safetensors.")
+    model, card = import_weights(args.file, args["from"], args.heads)
+    save_checkpoint(out, model, card)
+    result = {"out": args.out, "parameters": model.n_parameters, "note": card["note"]}
+    said = f"{args.out}: {model.n_parameters / 1e6:.1f} M parameters. {card['note']}"
+    print_json(result) if args.json else say(said)
+
+
+def app(args: Namespace) -> None:
+    """Open the page on which to compose."""
+    if args.auth is not None and ":" not in args.auth:
+        raise InputError("--auth has to be NAME:PASSWORD, with a colon between.")
+    if not 0 <= args.port <= MAX_PORT:
+        raise InputError(
+            f"--port is {args.port}, but it has to be a whole number from 0 to {MAX_PORT}."
+        )
+    auth = None if args.auth is None else tuple(args.auth.split(":", 1))
+    from music_gpt.composing.pianist import load
+    from music_gpt.ui import launch
+
+    pianist = load(args.checkpoint, engine=args.engine)
+    launch(pianist, host=args.host, port=args.port, share=args.share, auth=auth)
+
+
+# --- their parts ------------------------------------------------------------------------------
+
+
+def _scored(args: Namespace, model: GPT, corpus: Corpus) -> dict[str, Any]:
+    """The likelihoods of a split that the flags ask for."""
+    from music_gpt.metrics.likelihood import (
+        likelihood,
+        ngram_nats_per_token,
+        sliding_nats_per_token,
+    )
+    from music_gpt.network.model import use_bf16
+
+    split, device = corpus.split(args.split), next(model.parameters()).device.type
+    how: dict[str, Any] = {
+        "window": args.window,
+        "max_tokens": args.max_tokens,
+        "bf16": use_bf16(args.precision, device),
+        "progress": True,
+    }
+    scores = likelihood(model, split, **how).to_dict()
+    if args.sliding:
+        scores["sliding_nats_per_token"] = round(sliding_nats_per_token(model, split, **how), 4)
+    if args.ngram:
+        plain = ngram_nats_per_token(corpus.split("train"), split)
+        scores["ngram_nats_per_token"] = round(plain, 4)
+    return scores
+
+
+def _sampled(args: Namespace, model: GPT, card: dict[str, Any], split: Split) -> SampleReport:
+    """Continuations of prompts from `split`, composed and compared."""
+    from music_gpt.composing.pianist import Pianist
+    from music_gpt.generation.engines import choose_engine
+    from music_gpt.metrics.continuations import sample
+    from music_gpt.tokens.originality import OriginalityIndex
+
+    try:
+        index = OriginalityIndex.open(args.tokens)
+    except InputError as error:
+        say(f"What is shared with the training music is not told: {error}")
+        index = None
+    pianist = Pianist(model, card, engine=choose_engine(model, card["sha256"], args.engine))
+    return sample(pianist, split, args.samples, args.sample_seconds, index=index, progress=True)
+
+
+def _prepared(report: dict[str, Any], out: str) -> str:
+    lines = [
+        f"{name}: {split['pieces']:,} pieces, {split['notes']:,} notes, "
+        f"{split['hours']:.1f} hours, {split['tokens']:,} tokens"
+        for name, split in report["splits"].items()
+    ]
+    n_left_out = len(report["left_out"])
+    if n_left_out:
+        files = "file was" if n_left_out == 1 else "files were"
+        lines.append(f"{n_left_out:,} {files} left out; {out}/report.json says why.")
+    return "\n".join([*lines, f"Next: music-gpt train --tokens {out} --out runs/NAME"])
+
+
+def _verified(checked: dict[str, Any], out: str) -> str:
+    return (
+        f"{out}: all {checked['files']} files ({checked['bytes'] / 1e6:,.1f} MB) are as they were "
+        "written."
+    )
+
+
+def _trained(result: dict[str, Any]) -> str:
+    loss = result["nats_per_token"]
+    figure = "" if loss is None else f", {loss:.3f} nats/token"
+    state = "Finished" if result["finished"] else f"Stopped by {result['stopped_by']}"
+    lines = [
+        f"{state} after {result['steps']:,} steps, {result['tokens']:,} tokens and "
+        f"{result['minutes']} minutes{figure}."
+    ]
+    if not result["finished"]:
+        lines.append("Go on with the same command and --resume.")
+    lines += [f"Report: {result['report']}", f"Checkpoint: {result['checkpoint']}"]
+    return "\n".join(lines)
+
+
+def _evaluated(result: dict[str, Any]) -> str:
+    units = {
+        "nats_per_token": "nats/token",
+        "nats_per_note": "nats/note",
+        "nats_per_second": "nats/second",
+        "accuracy": "of the tokens foretold",
+        "sliding_nats_per_token": "nats/token with the sliding window",
+        "ngram_nats_per_token": "nats/token of an order-2 n-gram",
+    }
+    head = f"{result['checkpoint']} on {result['tokens']:,} tokens of {result['split']}:"
+    return "\n".join([head, *(f"{result[k]:8.4f} {u}" for k, u in units.items() if k in result)])

@@ -1,0 +1,97 @@
+"""What the modules of the verbs share: flags -> values, and what was done -> lines for a reader.
+
+With --json one JSON object goes to standard output; everything else goes to standard error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from docstring_parser import parse_from_object
+from jsonargparse import Namespace
+
+from music_gpt.cli.parsing import Parser
+from music_gpt.config import ENGINES, PrepareConfig, SamplingConfig
+from music_gpt.errors import InputError
+
+if TYPE_CHECKING:
+    from music_gpt.midi.piece import Piece
+
+Verb = tuple[str, Parser, Callable[[Namespace], None]]
+"""Its name, its flags, and what it does."""
+_Config = TypeVar("_Config", PrepareConfig, SamplingConfig)
+
+
+def add_engine(verb: Parser) -> None:
+    """The flag that chooses what runs the network."""
+    verb.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="auto",
+        help="What runs the network; auto is the quickest that is installed and does it well.",
+    )
+
+
+def add_tracks(verb: Parser) -> None:
+    """The flag that chooses tracks of a MIDI file."""
+    verb.add_argument(
+        "--tracks",
+        type=str,
+        default=None,
+        help="Numbers or names of the tracks of the MIDI file to use, as 0,2; default: its pianos.",
+    )
+
+
+def add_flags(verb: Parser, config: type[PrepareConfig] | type[SamplingConfig]) -> None:
+    """A flag for each field of `config`, with the sentence under the field as its help."""
+    told = {param.arg_name: param.description for param in parse_from_object(config).params}
+    for knob in dataclasses.fields(config):
+        verb.add_argument(
+            f"--{knob.name.replace('_', '-')}",
+            type=type(knob.default),
+            default=knob.default,
+            help=told[knob.name],
+        )
+
+
+def from_flags(config: type[_Config], args: Namespace) -> _Config:
+    """The dataclass made of the flags that `add_flags` added."""
+    return config(**{knob.name: args[knob.name] for knob in dataclasses.fields(config)})
+
+
+def midi_path(out: str) -> Path:
+    """The path of the MIDI file, if its name is one."""
+    path = Path(out)
+    if path.suffix.lower() not in (".mid", ".midi"):
+        raise InputError(f"--out is {out!r}, but it has to end in .mid.")
+    return path
+
+
+def read_chosen(midi: str, tracks: str | None) -> Piece:
+    """The piece in the file `midi`; says which of its tracks it is, if it is not all of them."""
+    from music_gpt.midi.piece import read_piece
+
+    wanted = None if tracks is None else [key for key in tracks.split(",") if key.strip()]
+    piece = read_piece(midi, tracks=wanted)
+    if not all(track.used for track in piece.tracks):
+        used, others = (
+            ", ".join(str(track) for track in piece.tracks if track.used == its)
+            for its in (True, False)
+        )
+        say(f"Tracks used: {used}; not used: {others}.")
+    return piece
+
+
+def say(text: str) -> None:
+    """A line for people, to standard error."""
+    sys.stderr.write(text + "\n")
+
+
+def print_json(value: Any) -> None:
+    """The one line for programs, to standard output."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")

@@ -1,0 +1,384 @@
+"""A piece -> its continuation: here ids meet music.
+
+The prompt becomes ids (`music_gpt.composing.prompt`), ids follow ids
+(`music_gpt.generation.decoding`), and they become notes again (`music_gpt.composing.composition`).
+The module knows neither files of tokens nor training.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+import numpy as np
+
+from music_gpt import __version__
+from music_gpt.checking import number, whole
+from music_gpt.composing.composition import ComposedNote, Composition
+from music_gpt.composing.prompt import Prompt, hear
+from music_gpt.composing.provenance import (
+    check_prompt,
+    prompt_from_file,
+    prompt_settings,
+    read_recipe,
+)
+from music_gpt.composing.redoing import Redone, Stretch, hear_stretch, stretch_settings
+from music_gpt.config import N_EVENTS, SamplingConfig
+from music_gpt.errors import InputError
+from music_gpt.generation.decoding import Engine, TorchEngine, generate, surprise_after
+from music_gpt.generation.engines import choose_engine
+from music_gpt.generation.grammar import Ending, Start
+from music_gpt.midi.piece import Piece, PieceLike, as_piece, read_piece
+from music_gpt.network.checkpoint import load_checkpoint
+from music_gpt.network.model import GPT
+from music_gpt.notes import NOTE_DTYPE
+
+if TYPE_CHECKING:
+    from pretty_midi import PrettyMIDI
+
+MIN_SECONDS, MAX_SECONDS = 0.1, 3600.0
+MAX_VARIATIONS = 16
+MAX_SEED = 2**53 - 1
+"""The largest whole number that JSON keeps everywhere."""
+MAX_GIVEN_SEED = MAX_SEED - MAX_VARIATIONS
+"""Each take has a seed of its own, from the given one up."""
+DEFAULT_SEED_LIMIT = 2**31
+"""Seeds that are drawn, rather than given, stay below it: short enough to copy by hand."""
+_KNOBS = tuple(field.name for field in fields(SamplingConfig))
+
+
+def load(
+    path: str | Path | None = None, *, engine: str = "auto", threads: int | None = None
+) -> Pianist:
+    """The pianist of the checkpoint at `path`, or of the bundled one.
+
+    Args:
+        path: a checkpoint.
+        engine: what runs the network: torch, onnx, onnx-int8, or auto for the quickest of them that
+            is installed and foretells music as well as torch does (`music_gpt.generation.engines`).
+        threads: what the engine shall use; None tries for half a second what is fastest.
+
+    Raises:
+        InputError: there is no such file, it is no checkpoint of this vocabulary, or there is no
+            such engine for it.
+    """
+    model, card = load_checkpoint(path)
+    threads = None if threads is None else whole("threads", threads, 1, 1024)
+    return Pianist(model, card, engine=choose_engine(model, card["sha256"], engine, threads))
+
+
+class Knobs(TypedDict, total=False):
+    """The fields of `SamplingConfig`."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    max_wait_seconds: float
+    max_note_seconds: float
+    release_after_seconds: float
+    time_temperature: float
+    pitch_temperature: float
+    velocity_temperature: float
+    key: str
+    key_strength: float
+    density: float
+    density_strength: float
+
+
+class ComposeOptions(Knobs, total=False):
+    """What `Pianist.compose` takes besides the prompt."""
+
+    seconds: float
+    seed: int | None
+    prompt_seconds: float | None
+    prompt_end_seconds: float | None
+    tracks: Sequence[int | str] | None
+    include_prompt: bool
+    end: bool
+
+
+# --- the pianist ---------------------------------------------------------------------------------
+
+
+class Pianist:
+    """A network that continues pieces."""
+
+    def __init__(
+        self, model: GPT, card: Mapping[str, Any] | None = None, *, engine: Engine | None = None
+    ) -> None:
+        """`engine` runs the network in place of torch.
+
+        Raises:
+            InputError: the network is not one for music.
+        """
+        self.config, self.card = model.config, dict(card or {})
+        if self.config.vocab_size != N_EVENTS:
+            raise InputError(
+                f"The network knows {self.config.vocab_size:,} tokens, but music has {N_EVENTS}; "
+                "use a checkpoint that was trained on music."
+            )
+        self._engine = engine if engine is not None else TorchEngine(model)
+
+    def compose(
+        self,
+        prompt: PieceLike | None = None,
+        *,
+        seconds: float = 30.0,
+        seed: int | None = None,
+        variations: int = 1,
+        prompt_seconds: float | None = None,
+        prompt_end_seconds: float | None = None,
+        tracks: Sequence[int | str] | None = None,
+        include_prompt: bool = True,
+        end: bool = False,
+        **knobs: Unpack[Knobs],
+    ) -> Composition:
+        """Continue `prompt`, or begin a new piece; nothing is computed before it is iterated.
+
+        Args:
+            prompt: a path, bytes, a PrettyMIDI, notes, a piece, or None for music from nothing.
+            seconds: of new music, 0.1 to 3600, met within one second.
+            seed: take i is drawn with seed + i, so each variation can be made again alone; None
+                draws a seed, which `Composition.settings` tells.
+            variations: takes side by side, 1 to 16.
+            prompt_seconds: hear only so much of the prompt before the point where it is continued.
+            prompt_end_seconds: continue the prompt from this point rather than from its end; notes
+                that sound across it are held over into the new music.
+            tracks: numbers or names of the tracks of a MIDI file to use, as for `read_piece`.
+            include_prompt: whether `Composition.midi` has the kept prompt before the new music.
+            end: let the piece end by itself, between 60 % of `seconds` and some seconds more.
+            knobs: how the next event is drawn: fields of `SamplingConfig`, where each is explained.
+
+        Raises:
+            InputError: the prompt cannot be read, lacks a track or has nothing to continue there,
+                or a number is out of range.
+        """
+        sampling = SamplingConfig(**knobs)
+        seconds = number("seconds", seconds, MIN_SECONDS, MAX_SECONDS)
+        variations = whole("variations", variations, 1, MAX_VARIATIONS)
+        prompt_seconds = _part_seconds("prompt_seconds", prompt_seconds)
+        prompt_end_seconds = _part_seconds("prompt_end_seconds", prompt_end_seconds)
+        seed = _given_seed(seed)
+        part = (prompt_seconds, prompt_end_seconds, tracks)
+        if prompt is None and any(choice is not None for choice in part):
+            raise InputError(
+                "prompt_seconds, prompt_end_seconds and tracks choose a part of the prompt; give a "
+                "prompt, or leave them out."
+            )
+        piece = None if prompt is None else _as_prompt(prompt, tracks)
+        heard = self._hear(piece, prompt_seconds, sampling.max_wait_seconds, prompt_end_seconds)
+        settings = {
+            **self._maker(),
+            "seconds": seconds,
+            "seed": seed,
+            "variations": variations,
+            "end": bool(end),
+            "prompt_seconds": prompt_seconds,
+            "prompt_end_seconds": prompt_end_seconds,
+            "tracks": None if piece is None else _some_tracks(piece),
+            "include_prompt": bool(include_prompt),
+            **prompt_settings(heard.start, include_prompt=bool(include_prompt)),
+            **asdict(sampling),
+        }
+        return self._begin(heard, settings)
+
+    def again(self, file: str | Path, prompt: PieceLike | None = None) -> Composition:
+        """The take in a MIDI file that music-gpt wrote, composed again: the same notes.
+
+        file: holds the settings and, unless it was written without it, the prompt.
+        prompt: what the take goes on from, for a file that does not hold it.
+
+        Raises:
+            InputError: the file does not tell how it was made, another checkpoint or engine made
+                it, or its prompt is needed, or this is not its prompt.
+        """
+        settings = read_recipe(file)
+        self._check_made_here(file, settings)
+        settings = {**_checked(settings), "music_gpt": __version__}
+        if prompt is None:
+            heard = prompt_from_file(file, settings)
+        else:
+            piece = _as_prompt(prompt, settings["tracks"])
+            part = (settings["prompt_seconds"], settings["max_wait_seconds"])
+            heard = self._hear(piece, *part, settings["prompt_end_seconds"])
+            check_prompt(heard.start, settings, "The prompt")
+        return self._begin(heard, settings)
+
+    def redo(
+        self,
+        piece: PieceLike,
+        start_seconds: float,
+        end_seconds: float,
+        *,
+        candidates: int = 8,
+        seed: int | None = None,
+        tracks: Sequence[int | str] | None = None,
+        **knobs: Unpack[Knobs],
+    ) -> Redone:
+        """Compose a part of a piece anew; what is around it stays as it is.
+
+        Several candidates are composed side by side, after what stands before the part. That one
+        fits best after which what follows (8 seconds) is likeliest; where nothing follows, the
+        likeliest one.
+
+        Args:
+            piece: a path, bytes, a PrettyMIDI, notes or a piece.
+            start_seconds: where the part begins; taken to whole frames of 10 ms, as its end is.
+            end_seconds: where it ends, 0.1 to 60 seconds later.
+            candidates: how many, 1 to 16.
+            seed: candidate i is drawn with seed + i; None draws a seed, which `Redone.settings`
+                tells.
+            tracks: numbers or names of the tracks of a MIDI file to use, as for `read_piece`.
+            knobs: how the next event is drawn: fields of `SamplingConfig`.
+
+        Raises:
+            InputError: the piece cannot be read, the part is not in it, or a number is out of
+                range.
+        """
+        sampling = SamplingConfig(**knobs)
+        edges = [
+            number(name, value, 0, math.inf)
+            for name, value in (("start_seconds", start_seconds), ("end_seconds", end_seconds))
+        ]
+        candidates = whole("candidates", candidates, 1, MAX_VARIATIONS)
+        context = self._engine.context
+        given = _as_prompt(piece, tracks)
+        stretch = hear_stretch(given, edges[0], edges[1], context, sampling.max_wait_seconds)
+        settings = stretch_settings(
+            stretch,
+            {
+                **self._maker(),
+                "seed": _given_seed(seed),
+                "variations": candidates,
+                "tracks": _some_tracks(given),
+                **asdict(sampling),
+            },
+        )
+        composition = self._begin(stretch.prompt, settings, Ending.at(stretch.end))
+        for _ in composition:
+            pass
+        return Redone(stretch, composition, self._misfits(stretch, composition))
+
+    def _misfits(self, stretch: Stretch, composition: Composition) -> list[float]:
+        """How badly what follows goes on from each candidate, in nats per token."""
+        takes = range(composition.n_takes)
+        if not len(stretch.after):
+            return [composition.nats_per_token(take) or 0.0 for take in takes]
+        parts = [stretch.split(stretch.joined(composition.notes(take))) for take in takes]
+        contexts, followings = zip(*parts, strict=True)
+        return surprise_after(self._engine, contexts, followings)
+
+    def _begin(
+        self, heard: Prompt, settings: Mapping[str, Any], ending: Ending | None = None
+    ) -> Composition:
+        """The takes that these settings describe."""
+        if ending is None:
+            ending = Ending.after(heard.start.seam, settings["seconds"], own=settings["end"])
+        seeds = [settings["seed"] + take for take in range(settings["variations"])]
+        sampling = SamplingConfig(**{name: settings[name] for name in _KNOBS})
+        events = generate(self._engine, heard.start, ending, sampling, seeds)
+        return Composition(events, heard, settings)
+
+    def _check_made_here(self, file: str | Path, settings: Mapping[str, Any]) -> None:
+        """Raise `InputError` unless this network made the file, in this engine."""
+        theirs, mine = settings.get("checkpoint_sha256"), self.card.get("sha256")
+        if theirs != mine:
+            raise InputError(
+                f"{file} was composed by the checkpoint {settings.get('checkpoint')} (sha256 "
+                f"{str(theirs)[:12]}), but this is {self.card.get('file')} ({str(mine)[:12]}); "
+                "give that one with --checkpoint."
+            )
+        if settings.get("engine") != self._engine.name:
+            raise InputError(
+                f"{file} was composed in the engine {settings.get('engine')}, whose notes may "
+                f"differ from those of {self._engine.name}; choose that one with --engine."
+            )
+
+    def _hear(
+        self, piece: Piece | None, seconds: float | None, longest_wait: float, end: float | None
+    ) -> Prompt:
+        if piece is None:
+            return Prompt(np.zeros(0, NOTE_DTYPE), Start())
+        heard = hear(piece, self._engine.context, seconds, longest_wait, end)
+        heard.warnings[:0] = piece.warnings
+        return heard
+
+    def _maker(self) -> dict[str, str]:
+        """What composes: the checkpoint's file and hash, where the card tells them, and so on."""
+        names = {"file": "checkpoint", "sha256": "checkpoint_sha256"}
+        card = {names[key]: str(self.card[key]) for key in names if key in self.card}
+        return {"music_gpt": __version__, **card, "engine": self._engine.name}
+
+    def stream(
+        self, prompt: PieceLike | None = None, **options: Unpack[ComposeOptions]
+    ) -> Iterator[ComposedNote]:
+        """Continue `prompt`, note by note as they end; options are those of `compose`."""
+        return self.compose(prompt, **options)
+
+    def continue_piece(
+        self, prompt: PieceLike | None = None, **options: Unpack[ComposeOptions]
+    ) -> PrettyMIDI:
+        """The kept prompt and its continuation; options are those of `compose`."""
+        return self.variations(prompt, n=1, **options)[0]
+
+    def variations(
+        self, prompt: PieceLike | None = None, *, n: int = 4, **options: Unpack[ComposeOptions]
+    ) -> list[PrettyMIDI]:
+        """`n` continuations of one prompt; options are those of `compose`."""
+        composition = self.compose(prompt, variations=n, **options)
+        for _ in composition:
+            pass
+        return [composition.midi(take) for take in range(composition.n_takes)]
+
+
+def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that were read from a file, each of its kind and within its bounds."""
+    sampling = SamplingConfig(**{name: settings[name] for name in _KNOBS if name in settings})
+    return {
+        **settings,
+        "seconds": number("seconds", settings.get("seconds"), MIN_SECONDS, MAX_SECONDS),
+        "seed": whole("seed", settings["seed"], 0, MAX_SEED),
+        "variations": 1,
+        "prompt_seconds": _part_seconds("prompt_seconds", settings.get("prompt_seconds")),
+        "prompt_end_seconds": _part_seconds(
+            "prompt_end_seconds", settings.get("prompt_end_seconds")
+        ),
+        "tracks": settings.get("tracks"),
+        "include_prompt": settings.get("include_prompt") is not False,
+        "end": settings.get("end") is True,
+        **asdict(sampling),
+    }
+
+
+def _given_seed(seed: int | None) -> int:
+    """The seed that was given, or a new one."""
+    seed = secrets.randbelow(DEFAULT_SEED_LIMIT) if seed is None else seed
+    return whole("seed", seed, 0, MAX_GIVEN_SEED)
+
+
+def _as_prompt(prompt: PieceLike, tracks: Sequence[int | str] | None) -> Piece:
+    """The prompt as a piece, of these tracks only."""
+    if tracks is None:
+        return as_piece(prompt)
+    if isinstance(prompt, (str, Path, bytes, bytearray)):
+        return read_piece(bytes(prompt) if isinstance(prompt, bytearray) else prompt, tracks=tracks)
+    raise InputError(
+        f"tracks chooses among those of a MIDI file, but the prompt is a {type(prompt).__name__}; "
+        "give the path or the bytes of a file."
+    )
+
+
+def _some_tracks(piece: Piece) -> list[int] | None:
+    """Numbers of the tracks that are used, or None where there are no others."""
+    used = [track.number for track in piece.tracks if track.used]
+    return used if len(used) < len(piece.tracks) else None
+
+
+def _part_seconds(name: str, value: object) -> float | None:
+    """Seconds of a prompt, or None for all of them."""
+    return None if value is None else number(name, value, MIN_SECONDS, math.inf)

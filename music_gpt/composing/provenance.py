@@ -1,0 +1,130 @@
+"""What made a take <-> a line of text in its MIDI file: by it the file can be made again.
+
+The line is JSON: seed, settings, checkpoint, and what the network heard of the prompt. So a file
+that holds its prompt needs nothing beside it; one that leaves the prompt out knows it by its hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from music_gpt.composing.prompt import Prompt
+from music_gpt.config import MAX_CONTEXT, MidiLimits
+from music_gpt.errors import InputError
+from music_gpt.generation.grammar import Start
+from music_gpt.midi.files import read_file, unpack
+from music_gpt.midi.piece import read_piece
+from music_gpt.notes import NOTE_DTYPE
+from music_gpt.tokens.events import FRAMES_PER_SECOND, PAD
+
+MARK = "music-gpt "
+_MOST_BYTES = 8 * MAX_CONTEXT
+"""Of what was heard, unpacked: a hostile file must cost little."""
+_A_MOMENT = 0.002
+"""Seconds by which times in a file, whole milliseconds, may lie beside those that were composed."""
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """What goes into a MIDI file as a text event: all that made the take, as one line of JSON.
+
+    >>> settings_text({"seed": 7})
+    'music-gpt {"seed": 7}'
+    """
+    return f"{MARK}{json.dumps(dict(settings), sort_keys=True, ensure_ascii=False)}"
+
+
+def read_recipe(path: str | Path) -> dict[str, Any]:
+    """The settings in a MIDI file; `InputError` where it holds none, or not those of a take."""
+    limits = MidiLimits()
+    data = unpack(read_file(path, limits), limits)
+    place = data.find(f"{MARK}{{".encode())
+    text = data[place + len(MARK) :].decode("utf-8", "replace") if place >= 0 else ""
+    try:
+        settings, _ = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        raise InputError(
+            f"{path} does not tell how it was made, or no longer; give a MIDI file as music-gpt "
+            "wrote it."
+        ) from None
+    if not isinstance(settings.get("seed"), int) or "prompt_sha256" not in settings:
+        raise InputError(
+            f"{path} does not tell all that made it: an older music-gpt wrote it, or it holds a "
+            "part that was redone; make it with the words that made it first."
+        )
+    return dict(settings)
+
+
+# --- the prompt ---------------------------------------------------------------------------------
+
+
+def prompt_settings(start: Start, *, include_prompt: bool) -> dict[str, str | None]:
+    """What the settings of a take tell of its prompt: its hash and, if it is in the file, all."""
+    plain = _plain(start)
+    heard = base64.b64encode(zlib.compress(plain, 9)).decode()
+    return {
+        "prompt_sha256": hashlib.sha256(plain).hexdigest(),
+        "prompt_heard": heard if include_prompt else None,
+    }
+
+
+def _plain(start: Start) -> bytes:
+    onsets = sorted(start.onsets.items())
+    parts = [list(start.context), start.frame, start.seam, start.velocity, onsets]
+    return json.dumps(parts).encode()
+
+
+def prompt_from_file(path: str | Path, settings: Mapping[str, Any]) -> Prompt:
+    """The prompt whose continuation is in the file, from the file alone.
+
+    Raises:
+        InputError: the file does not hold its prompt, or it was changed.
+    """
+    if not isinstance(settings.get("prompt_heard"), str):
+        raise InputError(
+            f"{path} was written without its prompt; give the prompt that it continues, with "
+            "--prompt."
+        )
+    start = _start(path, settings["prompt_heard"])
+    check_prompt(start, settings, f"What {path} holds of its prompt")
+    if not start.seam:
+        return Prompt(np.zeros(0, NOTE_DTYPE), start)
+    seam = start.seam / FRAMES_PER_SECOND
+    notes = read_piece(path).sounding_notes
+    notes = notes[notes["start"] < seam - _A_MOMENT].copy()
+    notes["end"] = np.minimum(notes["end"], seam)
+    place = {int(pitch): i for i, pitch in enumerate(notes["pitch"])}
+    if not place.keys() >= start.onsets.keys():
+        raise InputError(
+            f"{path} was changed: notes of its prompt are gone; give the prompt with --prompt."
+        )
+    return Prompt(notes, start, {pitch: place[pitch] for pitch in start.onsets})
+
+
+def _start(path: str | Path, heard: str) -> Start:
+    try:
+        plain = zlib.decompressobj().decompress(base64.b64decode(heard), _MOST_BYTES)
+        context, frame, seam, velocity, onsets = json.loads(plain)
+        pitch, onset = np.array(onsets, np.int64).reshape(-1, 2).T.tolist()
+        ids = np.array(context, np.int64)
+        whole = all(type(n) is int for n in (frame, seam, velocity))
+        if whole and ids.ndim == 1 and len(ids) and ids.min() >= 0 and ids.max() < PAD:
+            return Start(ids.tolist(), frame, seam, velocity, dict(zip(pitch, onset, strict=True)))
+    except (ValueError, TypeError, OverflowError, zlib.error, RecursionError):
+        pass
+    raise InputError(f"What {path} holds of its prompt is damaged; give the prompt with --prompt.")
+
+
+def check_prompt(start: Start, settings: Mapping[str, Any], what: str) -> None:
+    """Raise `InputError` unless the network heard this when the take was made."""
+    if prompt_settings(start, include_prompt=False)["prompt_sha256"] != settings["prompt_sha256"]:
+        raise InputError(
+            f"{what} is not what this take goes on from; give the prompt with which it was made."
+        )

@@ -1,0 +1,1 @@
+"""A network or its music -> numbers beside those of real music."""

@@ -1,0 +1,1 @@
+"""Ids (B, T) -> logits (B, T, V): the decoder, its file, and the forms that others read."""

@@ -1,0 +1,213 @@
+"""A network -> a folder that transformers loads: config.json, model.safetensors and the like.
+
+With rotary positions it is Hugging Face's Starcoder2, with learned ones GPT-2: both compute the
+same. Only names and layouts change here; neither transformers nor the network runs for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save
+from torch import Tensor
+
+from music_gpt.config import N_EVENTS, ModelConfig
+from music_gpt.errors import InputError
+from music_gpt.files import as_path, plain_errors, whole_file
+from music_gpt.network.model import GPT, NORM_EPS, ROPE_BASE
+from music_gpt.tokens.corpus import tokenizer_text
+from music_gpt.tokens.events import EOS, PAD
+
+Weights = dict[str, Tensor]
+
+KINDS = ("weight", "bias")
+GPT2_NAMES = {
+    "ln_1": "norm1",
+    "attn.c_attn": "attention.qkv",
+    "attn.c_proj": "attention.proj",
+    "ln_2": "norm2",
+    "mlp.c_fc": "feed_forward.up",
+    "mlp.c_proj": "feed_forward.down",
+}
+"""Part of a block in GPT-2 -> the same part here."""
+
+READ_ME = """---
+library_name: transformers
+license: {licence}
+tags: [music, piano, midi]
+---
+# {name}
+
+A {kind} that `music-gpt export` wrote; `music_gpt.json` says where it comes from.
+
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained(".")
+ids = model.generate(torch.tensor([[{start}]]), max_new_tokens=500)
+```
+"""
+EVENTS = f"""
+Its {N_EVENTS} ids: 0-127 note on, 128-255 note off, 256-355 waits of 10 ms to 1 s, 356-387 velocity
+in 32 bins, told only when it changes, {EOS} heads and ends a piece, {PAD} pads. `miditok.json` is
+the tokenizer for MidiTok; it is none of transformers'.
+"""
+
+
+def export_for_transformers(model: GPT, card: Mapping[str, Any], folder: str | Path) -> list[str]:
+    """Write what `AutoModelForCausalLM.from_pretrained(folder)` loads; the names of the files.
+
+    Beside the network lie `generation_config.json`, the card, MidiTok's tokenizer under a name of
+    its own (it is none of transformers') and a README that says how to use them. Raises
+    `InputError` for a network that has no place in transformers, and where the folder cannot be
+    written.
+    """
+    config, weights = as_transformers(model)
+    music = model.config.vocab_size == N_EVENTS
+    files = {
+        "model.safetensors": save(weights, metadata={"format": "pt"}),
+        "config.json": _json(config),
+        "README.md": _read_me(config, card, music=music).encode(),
+        "music_gpt.json": _json({"model": model.config.to_dict(), "card": dict(card)}),
+    }
+    if music:
+        ends = {"bos_token_id": EOS, "eos_token_id": EOS, "pad_token_id": PAD}
+        files["generation_config.json"] = _json({**ends, "do_sample": True})
+        files["miditok.json"] = tokenizer_text().encode()
+    folder = as_path(folder)
+    with plain_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        with whole_file(folder / name) as beside:
+            beside.write_bytes(content)
+    return sorted(files)
+
+
+def as_transformers(model: GPT) -> tuple[dict[str, Any], Weights]:
+    """The configuration and the weights of the same network in transformers' names.
+
+    Raises `InputError` for a network that transformers has no architecture for.
+    """
+    c = model.config
+    reasons = {
+        "its LayerNorms stand after the sums (norm post)": c.norm == "post",
+        "its queries and keys are normalised (qk_norm)": c.qk_norm,
+        "its head has a bias (head_bias)": c.head_bias,
+        "it has learned positions and fewer key/value heads than heads": c.positions == "learned"
+        and c.n_kv_heads < c.n_heads,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise InputError(
+                f"transformers has no place for this network, because {reason}; export a network "
+                "with norm pre and without that."
+            )
+    config, weights = (_starcoder2 if c.positions == "rope" else _gpt2)(model)
+    shared = {"dtype": "float32", "vocab_size": c.vocab_size, "tie_word_embeddings": c.tie_head}
+    ids = {"bos_token_id": EOS, "eos_token_id": EOS, "pad_token_id": PAD}
+    none = dict.fromkeys(ids)
+    config |= {**shared, **(ids if c.vocab_size == N_EVENTS else none)}
+    if not c.tie_head:
+        weights["lm_head.weight"] = model.head.weight
+    return config, {name: t.detach().float().contiguous() for name, t in weights.items()}
+
+
+def _activation(config: ModelConfig) -> str:
+    return "relu" if config.activation == "relu" else "gelu_pytorch_tanh"
+
+
+def _starcoder2(model: GPT) -> tuple[dict[str, Any], Weights]:
+    c, own = model.config, _Own(model)
+    rope = {"rope_type": "default", "rope_theta": ROPE_BASE}
+    config = {
+        "architectures": ["Starcoder2ForCausalLM"],
+        "model_type": "starcoder2",
+        "hidden_size": c.d_model,
+        "intermediate_size": c.d_ff,
+        "num_hidden_layers": c.n_layers,
+        "num_attention_heads": c.n_heads,
+        "num_key_value_heads": c.n_kv_heads,
+        "max_position_embeddings": c.context,
+        "norm_epsilon": NORM_EPS,
+        "hidden_act": _activation(c),
+        "rope_parameters": rope,
+        "rope_theta": ROPE_BASE,  # where transformers before 5 look for it
+        "sliding_window": None,
+        "use_bias": c.bias,
+    }
+    out = {"model.embed_tokens.weight": own("embedding.weight")}
+    for kind in KINDS:
+        out[f"model.norm.{kind}"] = own(f"norm.{kind}")
+    for layer in range(c.n_layers):
+        block, there = f"blocks.{layer}", f"model.layers.{layer}"
+        for kind in KINDS:
+            out[f"{there}.input_layernorm.{kind}"] = own(f"{block}.norm1.{kind}")
+            out[f"{there}.post_attention_layernorm.{kind}"] = own(f"{block}.norm2.{kind}")
+        for kind in KINDS if c.bias else ("weight",):
+            parts = own(f"{block}.attention.qkv.{kind}").tensor_split(
+                (c.d_model, c.d_model + c.n_kv_heads * c.d_head)
+            )
+            for letter, part in zip("qkv", parts, strict=True):
+                out[f"{there}.self_attn.{letter}_proj.{kind}"] = part
+            out[f"{there}.self_attn.o_proj.{kind}"] = own(f"{block}.attention.proj.{kind}")
+            out[f"{there}.mlp.c_fc.{kind}"] = own(f"{block}.feed_forward.up.{kind}")
+            out[f"{there}.mlp.c_proj.{kind}"] = own(f"{block}.feed_forward.down.{kind}")
+    return config, out
+
+
+def _gpt2(model: GPT) -> tuple[dict[str, Any], Weights]:
+    c, own = model.config, _Own(model)
+    config = {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "n_embd": c.d_model,
+        "n_inner": c.d_ff,
+        "n_layer": c.n_layers,
+        "n_head": c.n_heads,
+        "n_positions": c.context,
+        "layer_norm_epsilon": NORM_EPS,
+        "activation_function": _activation(c),
+    }
+    out = {
+        "transformer.wte.weight": own("embedding.weight"),
+        "transformer.wpe.weight": own("positions.weight"),
+    }
+    for kind in KINDS:
+        out[f"transformer.ln_f.{kind}"] = own(f"norm.{kind}")
+        for layer in range(c.n_layers):
+            for theirs, ours in GPT2_NAMES.items():
+                tensor = own(f"blocks.{layer}.{ours}.{kind}")
+                # a linear layer of GPT-2 keeps its matrix the other way round
+                out[f"transformer.h.{layer}.{theirs}.{kind}"] = (
+                    tensor.T if tensor.ndim == 2 else tensor
+                )
+    return config, out
+
+
+class _Own:
+    """The weights of a network by name; a bias that it lacks is zero."""
+
+    def __init__(self, model: GPT) -> None:
+        self._state: Weights = model.state_dict()
+
+    def __call__(self, name: str) -> Tensor:
+        if name in self._state or not name.endswith(".bias"):
+            return self._state[name]
+        matrix = self._state[f"{name.removesuffix('bias')}weight"]
+        return matrix.new_zeros(matrix.shape[0])
+
+
+def _json(content: object) -> bytes:
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _read_me(config: Mapping[str, Any], card: Mapping[str, Any], *, music: bool) -> str:
+    licence = str(card.get("licence", "unknown")).lower().replace(" ", "-")
+    name, kind = card.get("name", "A network of music_gpt"), config["architectures"][0]
+    return READ_ME.format(licence=licence, name=name, kind=kind, start=EOS if music else 0) + (
+        EVENTS if music else ""
+    )

@@ -1,0 +1,288 @@
+"""The end of each step -> rows, checkpoints, the end of the run: what Lightning calls meanwhile."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from music_gpt.errors import InputError
+from music_gpt.network.checkpoint import save_checkpoint
+from music_gpt.network.model import GPT
+from music_gpt.tokens.data import Windows
+from music_gpt.tokens.events import NOTE_OFF
+from music_gpt.training.module import Training, batch_nats
+from music_gpt.training.peak_flops import peak_flops
+from music_gpt.training.progress import Listener, Moment, Watch
+from music_gpt.training.run_folder import (
+    BEST_WEIGHTS,
+    LAST,
+    LAST_WEIGHTS,
+    Measurement,
+    write_resume_point,
+)
+from music_gpt.training.stopping import StopSignals
+
+LONGEST_STEP_SECONDS = 60.0
+"""A step that seems to take longer was a paused process; it counts as this long."""
+LOG_EVERY_STEPS = 20
+
+
+class Keeper(pl.Callback):
+    """Counts, measures, logs, saves and ends the run."""
+
+    def __init__(
+        self,
+        run: Path,
+        validation: Windows | None,
+        card: Mapping[str, Any],
+        resume: Mapping[str, Any],
+        listener: Listener | None = None,
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.run, self.validation, self.card, self.resume = run, validation, card, resume
+        self.listener, self.about = listener, dict(about or {})
+        self.best = float(resume.get("best", math.inf))
+        self.measured = float(resume.get("measured", math.nan))
+        self.stop_reason = ""
+        self.signals = StopSignals()
+        self._first_step = True
+        self._clock = self._last_save = time.monotonic()
+        self._speed_mark = (time.monotonic(), 0)
+        self._peak = math.nan
+        self._watch: Watch | None = None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Hold the signals meanwhile, and leave the terminal as it was."""
+        with self.signals.held():
+            try:
+                yield
+            finally:
+                if self._watch is not None:
+                    self._watch.close()
+
+    # Lightning calls these
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Give the optimiser its state back: Lightning has just made it."""
+        if self.resume:
+            trainer.optimizers[0].load_state_dict(self.resume["optimizer"])
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Begin to count; Lightning's own handler of SIGTERM would end without saving."""
+        module = cast(Training, pl_module)
+        self.signals.take(signal.SIGTERM)
+        self._clock = self._last_save = time.monotonic()
+        self._speed_mark = (time.monotonic(), module.tokens)
+        device = _device_name(trainer.strategy.root_device)
+        self._peak = peak_flops(device) * trainer.world_size
+        if trainer.is_global_zero:
+            self.about |= {
+                "device": device,
+                "devices": trainer.world_size,
+                "parameters": module.model.n_parameters,
+            }
+            tensorboard = module.config.train.tensorboard
+            self._watch = Watch(
+                self.run, self.about, first_step=module.step + 1, tensorboard=tensorboard
+            )
+
+    def on_train_batch_end(
+        self,
+        trainer: pl.Trainer,
+        pl_module: pl.LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+    ) -> None:
+        """Count the batch; after a whole step measure, log, save and look whether to end."""
+        module = cast(Training, pl_module)
+        module.batches_done += 1
+        module.tokens += (batch.numel() - batch.shape[0]) * trainer.world_size
+        # the first step may compile; a later long one was a pause of the process
+        self._count_time(module, math.inf if self._first_step else LONGEST_STEP_SECONDS)
+        self._first_step = False
+        if (batch_idx + 1) % module.config.train.accumulate:
+            return
+        module.step += 1
+        if module.ema is not None:
+            module.ema.update(module.model)
+        self._after_step(trainer, module)
+        self._count_time(module, math.inf)
+
+    # the parts of a step's end
+
+    def _count_time(self, module: Training, longest: float) -> None:
+        now = time.monotonic()
+        module.seconds += min(now - self._clock, longest)
+        self._clock = now
+
+    def _after_step(self, trainer: pl.Trainer, module: Training) -> None:
+        settings = module.config.train
+        due = time.monotonic() - self._last_save > 60.0 * settings.save_every_minutes
+        # all processes have to go by one clock, and to leave the loop together
+        signs = [module.seconds, float(bool(self.signals.received)), float(due)]
+        module.seconds, stopped, due_somewhere = _over_ranks(trainer, signs, "max")
+        done = module.progress >= 1.0
+        measuring = done or module.step % settings.validate_every_steps == 0
+        logging = measuring or module.step % LOG_EVERY_STEPS == 0
+        if logging:
+            self._measure(trainer, module, validating=measuring)
+        if done or stopped or due_somewhere or measuring:
+            self.save(trainer, module)
+        if done or stopped:
+            self.stop_reason = self.signals.received or ("" if done else "another process")
+            trainer.should_stop = True
+        if (measuring or stopped) and trainer.is_global_zero:
+            self._tell(module, measuring=measuring, done=done)
+        if logging:
+            self._speed_mark = (time.monotonic(), module.tokens)
+
+    def _measure(self, trainer: pl.Trainer, module: Training, *, validating: bool) -> None:
+        """Log the training loss and, when validating, that of new music; keep the best weights."""
+        [loss] = _over_ranks(trainer, [module.take_mean_loss()], "mean")
+        self._require_finite(loss, module)
+        speed = self._speed(module)  # now: the loss has waited for the steps, and nothing else yet
+        nats = Nats(math.nan, math.nan)
+        if validating and self.validation is not None:
+            with module.kept_weights() as model:
+                nats = mean_nats(model, self.validation, trainer)
+            self._require_finite(nats.per_token, module)
+        if self._watch is not None:
+            self._watch.show(self._row(module, loss, nats, speed), module.progress)
+        if validating:
+            self._require_finite_weights(module)
+            self.measured = loss if self.validation is None else nats.per_token
+            if self.measured < self.best and trainer.is_global_zero:
+                self._keep(BEST_WEIGHTS, module)
+            self.best = min(self.best, self.measured)
+
+    def _speed(self, module: Training) -> float:
+        """Tokens a second since the last measurement, without what was done at that one."""
+        since, tokens = self._speed_mark
+        return (module.tokens - tokens) / max(time.monotonic() - since, 1e-9)
+
+    def _row(self, module: Training, loss: float, nats: Nats, speed: float) -> Measurement:
+        return Measurement(
+            step=module.step,
+            minutes=module.seconds / 60,
+            tokens=module.tokens,
+            train_nats_per_token=loss,
+            validation_nats_per_token=nats.per_token,
+            validation_nats_per_note=nats.per_note,
+            learning_rate_factor=module.lr_factor,
+            gradient_norm=float(module.gradient_norm),
+            tokens_per_second=speed,
+            mfu=speed * module.model.flops_per_token() / self._peak,
+        )
+
+    def _tell(self, module: Training, *, measuring: bool, done: bool) -> None:
+        """Let the listener hear the network, and write the report."""
+        if measuring and self.listener is not None:
+            with module.kept_weights() as model:
+                self.listener(model, Moment(module.step, module.seconds, done))
+        if self._watch is not None:
+            self._watch.report(_state(module, self.stop_reason))
+
+    def save(self, trainer: pl.Trainer, module: Training) -> None:
+        """Write last.ckpt; the one before becomes previous.ckpt."""
+        self._last_save = time.monotonic()
+        self._require_finite_weights(module)
+        if not trainer.is_global_zero:
+            return
+        state = {
+            **module.state(),
+            "optimizer": trainer.optimizers[0].state_dict(),
+            "best": self.best,
+            "measured": self.measured,
+            "config": module.config.to_dict(),
+            "tokens_sha256": self.card["tokens_sha256"],
+            "rng": torch.get_rng_state(),
+        }
+        write_resume_point(self.run, state)
+
+    def _keep(self, name: str, module: Training) -> None:
+        card = {
+            **self.card,
+            "steps": module.step,
+            "tokens_seen": module.tokens,
+            "minutes": round(module.seconds / 60, 1),
+            "quick_validation_nats_per_token": (
+                None if self.validation is None else round(self.measured, 4)
+            ),
+        }
+        save_checkpoint(self.run / name, module.model, card, weights=module.weights())
+
+    def finish(self, module: Training) -> None:
+        """Write the weights at the end."""
+        self._keep(LAST_WEIGHTS, module)
+
+    def _require_finite_weights(self, module: Training) -> None:
+        if not all(bool(tensor.isfinite().all()) for tensor in module.model.state_dict().values()):
+            self._require_finite(math.nan, module)
+
+    def _require_finite(self, value: float, module: Training) -> None:
+        if math.isfinite(value):
+            return
+        way_out = "start again with"
+        if (self.run / LAST).exists():
+            way_out = f"the last good checkpoint in {self.run} was kept, so --resume it with"
+        raise InputError(
+            f"The training diverged at step {module.step} (the loss is {value}); {way_out} a lower "
+            "--optim.muon_lr and --optim.adamw_lr, or a lower --optim.clip."
+        )
+
+
+def _state(module: Training, stop_reason: str) -> str:
+    """Where the run is, for the head of its report."""
+    reached = f"after {module.step:,} steps and {module.seconds / 60:,.1f} minutes"
+    share = f"{module.progress:.0%} of the run"
+    if stop_reason:
+        return f"Stopped by {stop_reason} {reached}, {share}; --resume goes on."
+    if module.progress < 1.0:
+        return f"Going on: measured {reached}, {share}."
+    return f"Finished {reached}."
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def _over_ranks(trainer: pl.Trainer, values: list[float], how: str) -> list[float]:
+    """The values of all processes as one: their "sum", "mean" or "max"."""
+    if trainer.world_size == 1:
+        return values
+    device = trainer.strategy.root_device
+    together = torch.tensor(values, dtype=torch.float64, device=device)
+    reduced = trainer.strategy.reduce(together, reduce_op=how)
+    return cast(list[float], cast(Tensor, reduced).tolist())
+
+
+class Nats(NamedTuple):
+    """How well music is foretold; lower is better."""
+
+    per_token: float
+    per_note: float
+
+
+def mean_nats(model: GPT, windows: Windows, trainer: pl.Trainer) -> Nats:
+    """The mean of `model` on the windows of all processes together."""
+    device = next(model.parameters()).device
+    total, targets, notes = 0.0, 0.0, 0.0
+    with torch.no_grad(), trainer.precision_plugin.forward_context():
+        for batch in windows:
+            ids = batch.to(device)
+            nats, count = batch_nats(model, ids)
+            total, targets = total + float(nats), targets + float(count)
+            notes += float((batch[:, 1:] < NOTE_OFF).sum())
+    total, targets, notes = _over_ranks(trainer, [total, targets, notes], "sum")
+    return Nats(total / max(targets, 1.0), total / max(notes, 1.0))

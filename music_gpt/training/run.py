@@ -1,0 +1,258 @@
+"""A tokens folder and a configuration -> a trained network: the run, from check to result.
+
+A run lives in one folder (`music_gpt.training.run_folder`) and survives whatever ends it. Neither
+MidiTok nor symusic is imported, so a bare machine with torch, Lightning, numpy and safetensors can
+train.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import math
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightning_fabric.utilities.warnings import PossibleUserWarning
+
+from music_gpt.config import RunConfig
+from music_gpt.errors import InputError
+from music_gpt.files import locked
+from music_gpt.network.checkpoint import load_checkpoint
+from music_gpt.network.growth import grown
+from music_gpt.network.model import GPT, resolve_device, use_bf16
+from music_gpt.tokens.corpus import Corpus
+from music_gpt.tokens.data import CropBatches, Windows, loader
+from music_gpt.tokens.events import VOCAB_SIZE
+from music_gpt.tokens.originality import copy_index
+from music_gpt.training.callback import Keeper
+from music_gpt.training.module import Training
+from music_gpt.training.progress import Listener, require_tensorboard
+from music_gpt.training.run_folder import (
+    BEST_WEIGHTS,
+    LAST_WEIGHTS,
+    REPORT,
+    open_run,
+    read_resume_point,
+)
+from music_gpt.training.stopping import StoppedAtOnce
+
+
+def train(
+    tokens: str | Path,
+    out: str | Path,
+    config: RunConfig,
+    *,
+    resume: bool = False,
+    init_from: str | Path | None = None,
+    listener: Listener | None = None,
+) -> dict[str, Any]:
+    """Train on the tokens folder and write into `out`; returns what was reached, as plain values.
+
+    `resume` goes on where the run in `out` was; `init_from` starts from the weights of a
+    checkpoint, grown where its network is smaller; `listener` is given the network whenever it was
+    measured, as `music_gpt.training_samples.Listening`. Of several processes all but the first
+    return an empty dict. Raises `InputError` before the first step for anything that cannot work,
+    and `KeyboardInterrupt` when Ctrl-C is pressed twice.
+    """
+    # 1. what there is: tokens, the run so far, a machine
+    run, corpus = Path(out), Corpus.open(tokens)
+    split, card = corpus.split("train"), _card(corpus, config, init_from)
+    if config.model.vocab_size < VOCAB_SIZE:
+        raise InputError(
+            f"vocab_size is {config.model.vocab_size:,}, but the tokens are {VOCAB_SIZE} events of "
+            "music; leave --model.vocab_size at its default."
+        )
+    if config.train.tensorboard:
+        require_tensorboard()
+    state = read_resume_point(run) if resume else {}
+    _check_resume(state, config, card)
+    with _quiet_lightning(), ExitStack() as held:
+        trainer = make_trainer(config)
+        rank, n_ranks = trainer.global_rank, trainer.world_size
+        # 2. the network and its batches
+        torch.manual_seed(config.train.seed)
+        if init_from is None or resume:
+            model = GPT(config.model)
+        else:
+            model = grown(load_checkpoint(init_from)[0], config.model)
+        batches = CropBatches(
+            split,
+            config.model.context,
+            config.data,
+            seed=config.train.seed,
+            rank=rank,
+            n_ranks=n_ranks,
+            first_batch=_batches_done(state, config, n_ranks),
+        )
+        module = Training(model, config, batches.batches_per_epoch)
+        if state:
+            module.restore(state)
+            module.batches_done = batches.first_batch
+            torch.set_rng_state(state["rng"])
+        if module.progress >= 1.0:
+            raise InputError(
+                f"The run in {run} is finished; to train longer, give a new folder and "
+                f"--init-from {run / LAST_WEIGHTS}."
+            )
+        # 3. the folder, and the run itself
+        if trainer.is_global_zero:
+            held.enter_context(locked(run, "train"))
+            open_run(run, config, step=module.step if resume else None)
+            copy_index(corpus.path, run)
+        validation = _validation(corpus, config, rank, n_ranks)
+        keeper = Keeper(run, validation, card, state, listener, _about(corpus, card))
+        trainer.callbacks.append(keeper)  # type: ignore[attr-defined] # Lightning's own list
+        if config.train.compile:
+            # with the loss: the logits are then made and read in one go
+            module.nats = torch.compile(module.nats, dynamic=False)
+        on_cuda = trainer.strategy.root_device.type == "cuda"
+        if on_cuda and trainer.precision == "bf16-mixed":
+            held.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
+            torch.set_float32_matmul_precision("high")  # beside bf16, TF32 loses nothing
+        try:
+            with keeper.watching(), _frozen_objects():
+                trainer.fit(module, loader(batches, config.data.workers, pin=on_cuda))
+        except StoppedAtOnce:
+            raise KeyboardInterrupt(
+                f"Stopped at once; --resume goes on from the last saved point in {run}."
+            ) from None
+        if not trainer.is_global_zero:
+            return {}
+        keeper.finish(module)
+        return _result(run, module, keeper)
+
+
+@contextmanager
+def _frozen_objects() -> Iterator[None]:
+    """Spare the garbage collector the libraries' objects: looking through them takes 0.2 s."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+@contextmanager
+def _quiet_lightning() -> Iterator[None]:
+    """Leave the terminal to the progress bar: Lightning's own lines say nothing to a person."""
+    for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    with warnings.catch_warnings():
+        # advice, as on more loader processes: a batch takes a thousandth of a CPU's step
+        warnings.simplefilter("ignore", PossibleUserWarning)
+        # Lightning 2.6 walks trees in the way that torch 2.13 calls deprecated
+        warnings.filterwarnings("ignore", message=".*LeafSpec.*")
+        yield
+
+
+def make_trainer(config: RunConfig) -> pl.Trainer:
+    """Lightning's Trainer with nothing of its own left on: no bars, loggers or checkpoints."""
+    device = resolve_device(config.train.device)
+    several = config.train.devices * config.train.num_nodes > 1
+    return pl.Trainer(
+        accelerator={"cuda": "gpu"}.get(device, device),
+        devices=config.train.devices,
+        num_nodes=config.train.num_nodes,
+        strategy="ddp" if several else "auto",
+        precision="bf16-mixed" if use_bf16(config.train.precision, device) else "32-true",
+        max_epochs=1,
+        max_steps=-1,
+        accumulate_grad_batches=config.train.accumulate,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        num_sanity_val_steps=0,
+    )
+
+
+def _check_resume(state: Mapping[str, Any], config: RunConfig, card: Mapping[str, Any]) -> None:
+    """Raise `InputError` if the run cannot go on with this configuration and these tokens."""
+    if not state:
+        return
+    same_parts = state["config"]["optim"]["optimizer"] == config.optim.optimizer
+    if state["config"]["model"] != config.model.to_dict() or not same_parts:
+        raise InputError(
+            "The run was started with another network or optimizer than the configuration says; "
+            "resume it with its own config.yaml, or start a new run with --init-from."
+        )
+    if state["tokens_sha256"] != card["tokens_sha256"]:
+        raise InputError(
+            "The tokens folder is not the one that the run was started with; give that folder, or "
+            "start a new run with --init-from."
+        )
+
+
+def _batches_done(state: Mapping[str, Any], config: RunConfig, n_ranks: int) -> int:
+    """Batches of this size, on so many processes, that hold what the run has seen."""
+    if not state:
+        return 0
+    data, machine = state["config"]["data"], state["config"]["train"]
+    old_ranks = machine["devices"] * machine["num_nodes"]
+    crops = state["batches_done"] * data["batch_size"] * old_ranks
+    return int(crops // (config.data.batch_size * n_ranks))
+
+
+def _card(corpus: Corpus, config: RunConfig, init_from: str | Path | None) -> dict[str, Any]:
+    """What every checkpoint of this run says about where it comes from."""
+    return {
+        "tokens_sha256": corpus.tokens_sha256,
+        "sources": corpus.card.get("sources", {}),
+        "licences": corpus.card.get("licences", {}),
+        "training_tokens": corpus.card["splits"]["train"]["tokens"],
+        "config": config.to_dict(),
+        "init_from": None if init_from is None else Path(init_from).name,
+    }
+
+
+def _about(corpus: Corpus, card: Mapping[str, Any]) -> dict[str, Any]:
+    """What the report says besides: all of the card, and what the tokens folder holds."""
+    amounts = ("pieces", "tokens", "notes", "seconds")
+    splits = {
+        name: {amount: split[amount] for amount in amounts}
+        for name, split in corpus.card["splits"].items()
+    }
+    return {**card, "tokens": corpus.path.resolve().name, "splits": splits}
+
+
+def _validation(corpus: Corpus, config: RunConfig, rank: int, n_ranks: int) -> Windows | None:
+    if "validation" not in corpus.splits:
+        if rank == 0:
+            print(
+                "The tokens folder has no validation split: the best checkpoint is chosen by the "
+                "training loss.",
+                file=sys.stderr,
+            )
+        return None
+    return Windows(
+        corpus.split("validation"),
+        config.model.context,
+        config.data.batch_size,
+        n_tokens=config.train.validate_tokens,
+        rank=rank,
+        n_ranks=n_ranks,
+    )
+
+
+def _result(run: Path, module: Training, keeper: Keeper) -> dict[str, Any]:
+    best = run / BEST_WEIGHTS
+    return {
+        "run": str(run),
+        "finished": module.progress >= 1.0,
+        "stopped_by": keeper.stop_reason or None,
+        "steps": module.step,
+        "tokens": module.tokens,
+        "minutes": round(module.seconds / 60, 2),
+        "nats_per_token": None if math.isnan(keeper.measured) else round(keeper.measured, 4),
+        "report": str(run / REPORT),
+        "checkpoint": str(best if best.exists() else run / LAST_WEIGHTS),
+    }

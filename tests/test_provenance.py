@@ -1,0 +1,156 @@
+"""A file that was composed tells how: from it alone the same notes are made again."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import compose, finished, melody, small_pianist
+
+from music_gpt.composing.pianist import Pianist
+from music_gpt.composing.provenance import read_recipe, settings_text
+from music_gpt.errors import InputError
+from music_gpt.midi.piece import midi_bytes, read_piece, write_midi
+
+LONG, SHORT = melody(1, 60), melody(2, 9)  # one is longer than the window of the network
+
+
+@pytest.fixture(scope="module")
+def pianist() -> Pianist:
+    return small_pianist()
+
+
+def edited(settings: dict[str, Any], path: Path, **changes: Any) -> Path:
+    """A file with other settings in it."""
+    write_midi(SHORT, path, text=settings_text({**settings, **changes}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options"),
+    [
+        (SHORT, {}),
+        (LONG, {}),
+        (None, {}),
+        (LONG, {"prompt_end_seconds": 9.123, "prompt_seconds": 4.567}),
+        (SHORT, {"end": True, "temperature": 0.8, "top_k": 9, "max_note_seconds": 3.0}),
+        (SHORT, {"temperature": 0}),
+    ],
+    ids=["short prompt", "long prompt", "from nothing", "part", "settings", "greedy"],
+)
+def test_a_file_is_made_again_from_itself_alone(
+    pianist: Pianist, tmp_path: Path, prompt: Any, options: dict[str, Any]
+) -> None:
+    first = compose(pianist, prompt, **options)
+    first.write(tmp_path / "a.mid")
+    again = finished(pianist.again(tmp_path / "a.mid"))
+    again.write(tmp_path / "b.mid")
+    assert (again.new_notes() == first.new_notes()).all()
+    assert again.settings() == first.settings()
+    assert (tmp_path / "b.mid").read_bytes() == (tmp_path / "a.mid").read_bytes()
+
+
+def test_one_variation_of_several_is_made_again_alone(pianist: Pianist, tmp_path: Path) -> None:
+    takes = compose(pianist, SHORT, variations=3)
+    takes.midi(2).write(str(tmp_path / "third.mid"))  # as pretty_midi writes it
+    again = finished(pianist.again(tmp_path / "third.mid"))
+    assert again.n_takes == 1
+    assert (again.new_notes() == takes.new_notes(2)).all()
+
+
+@pytest.mark.parametrize("prompt", [SHORT, LONG], ids=["short", "long"])
+def test_a_continuation_without_its_prompt_is_made_again_with_the_prompt(
+    pianist: Pianist, tmp_path: Path, prompt: Any
+) -> None:
+    first = compose(pianist, prompt, include_prompt=False, prompt_seconds=5.0)
+    first.write(tmp_path / "a.mid")
+    write_midi(prompt, tmp_path / "prompt.mid")
+    assert b"prompt_heard" in (tmp_path / "a.mid").read_bytes()
+    assert read_recipe(tmp_path / "a.mid")["prompt_heard"] is None
+    again = finished(pianist.again(tmp_path / "a.mid", prompt))
+    again.write(tmp_path / "b.mid")
+    assert (tmp_path / "b.mid").read_bytes() == (tmp_path / "a.mid").read_bytes()
+    with pytest.raises(InputError, match=r"a.mid was written without its prompt; .* --prompt"):
+        pianist.again(tmp_path / "a.mid")
+    with pytest.raises(InputError, match="The prompt is not what this take goes on from; give"):
+        pianist.again(tmp_path / "a.mid", melody(5, 20))
+
+
+def test_the_prompt_may_be_given_though_the_file_holds_it(pianist: Pianist, tmp_path: Path) -> None:
+    first = compose(pianist, SHORT)
+    first.write(tmp_path / "a.mid")
+    again = finished(pianist.again(tmp_path / "a.mid", SHORT))
+    assert (again.notes() == first.notes()).all()
+
+
+def test_another_checkpoint_or_engine_gets_a_sentence(pianist: Pianist, tmp_path: Path) -> None:
+    wish = compose(pianist, SHORT).settings()
+    file = edited(
+        wish, tmp_path / "a.mid", checkpoint="big.safetensors", checkpoint_sha256="ab" * 9
+    )
+    with pytest.raises(
+        InputError, match=r"big.safetensors \(sha256 abababababab\), but this is ti"
+    ):
+        pianist.again(file)
+    file = edited(wish, tmp_path / "a.mid", engine="onnx-int8")
+    with pytest.raises(InputError, match="in the engine onnx-int8, whose notes may differ .*torch"):
+        pianist.again(file)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"seconds": -1}, "seconds is -1"),
+        ({"seed": 2**60}, "seed is 1"),
+        ({"seed": "7"}, "does not tell all that made it"),
+        ({"temperature": "hot"}, "temperature is 'hot'"),
+        ({"prompt_sha256": "0"}, "What .* holds of its prompt is not what"),
+        ({"prompt_heard": "!"}, "is damaged"),
+        ({"prompt_heard": b64encode(zlib.compress(b"[[999],0,0,0,[]]")).decode()}, "is damaged"),
+        ({"prompt_heard": b64encode(zlib.compress(b"[[60],0.5,0,0,[]]")).decode()}, "is damaged"),
+        ({"prompt_heard": b64encode(zlib.compress(b"[" * 10**7)).decode()}, "is damaged"),
+    ],
+    ids=str,
+)
+def test_settings_that_were_changed_get_a_sentence(
+    pianist: Pianist, tmp_path: Path, changes: dict[str, Any], sentence: str
+) -> None:
+    wish = compose(pianist, SHORT).settings()
+    with pytest.raises(InputError, match=sentence):
+        pianist.again(edited(wish, tmp_path / "a.mid", **changes))
+
+
+def test_a_file_whose_prompt_was_edited_away_gets_a_sentence(
+    pianist: Pianist, tmp_path: Path
+) -> None:
+    first = compose(pianist, SHORT)
+    write_midi(first.new_notes(), tmp_path / "a.mid", text=settings_text(first.settings()))
+    with pytest.raises(InputError, match="was changed: notes of its prompt are gone; give the"):
+        pianist.again(tmp_path / "a.mid")
+
+
+def test_a_file_of_another_program_gets_a_sentence(pianist: Pianist, tmp_path: Path) -> None:
+    for number, text in enumerate([None, "music-gpt {", "music-gpt {" + "[" * 9**5]):
+        path = tmp_path / f"{number}.mid"
+        path.write_bytes(midi_bytes(SHORT, text=text))
+        with pytest.raises(InputError, match=r"\d.mid does not tell how it was made"):
+            pianist.again(path)
+    with pytest.raises(InputError, match="gone.mid cannot be read"):
+        pianist.again(tmp_path / "gone.mid")
+
+
+def test_what_a_file_tells_of_its_prompt_is_short(pianist: Pianist) -> None:
+    wish = compose(pianist, LONG).settings()
+    assert len(json.dumps(wish)) < 2000
+
+
+def test_a_name_in_any_script_is_told(tmp_path: Path) -> None:
+    write_midi(
+        SHORT, tmp_path / "a.mid", text=settings_text({"seed": 1, "prompt_sha256": "Träumerei"})
+    )
+    assert read_recipe(tmp_path / "a.mid")["prompt_sha256"] == "Träumerei"
+    assert read_piece(tmp_path / "a.mid").n_notes == len(SHORT)
