@@ -37,7 +37,7 @@ on does not."""
 FEWEST_SAMPLES, MOST_SAMPLES = 2 * TAKES, 100_000
 FEWEST_SECONDS, MOST_SECONDS = 1.0, 3000.0
 TELLING_NOTES = 36
-"""Of 1,600 passages of 30 seconds from pieces outside the training split, 0.4 % share so many
+"""Of 1,600 passages of 30 seconds from pieces outside the training split, 0.1 % share so many
 different notes in a row with it, nearly all from versions of a training piece; 24 notes, 3 %."""
 _HALF_FRAME = 0.5 / FRAMES_PER_SECOND
 
