@@ -23,8 +23,9 @@ from typing import Any
 import yaml  # type: ignore[import-untyped] # a part of Lightning's own needs
 
 from music_gpt.config import RunConfig
-from music_gpt.errors import InputError, exit_code
+from music_gpt.errors import InputError
 from music_gpt.files import whole_file
+from music_gpt.process import exit_code, print_out
 from music_gpt.settings import SECTIONS, read_settings, run_config
 
 EVALUATION = "evaluation.json"
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def work() -> None:
         result = run(_arguments(argv), began)
         if result:  # of several processes the first one speaks
-            print(json.dumps(result, indent=1))
+            print_out(json.dumps(result, indent=1) + "\n")
 
     return exit_code(work)
 

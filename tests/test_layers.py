@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "music_gpt"
 
 READING_ORDER = [
-    *("errors", "arrays", "files", "checking", "keys", "config", "settings", "hashing", "notes"),
+    *("errors", "process", "arrays", "files", "checking", "keys", "config", "settings", "hashing", "notes"),
     *("report.html", "report.drawing"),
     *("midi.files", "midi.mending", "midi.timing", "midi.piece"),
     *("tokens.events", "tokens.tokenizer", "tokens.corpus", "tokens.originality", "tokens.data"),

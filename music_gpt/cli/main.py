@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from music_gpt.errors import exit_code
+from music_gpt.process import exit_code
 
 
 def main(argv: Sequence[str] | None = None) -> int:

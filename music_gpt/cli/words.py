@@ -18,6 +18,7 @@ from jsonargparse import Namespace
 from music_gpt.cli.parsing import Parser
 from music_gpt.config import ENGINES, PrepareConfig, SamplingConfig
 from music_gpt.errors import InputError
+from music_gpt.process import print_out
 
 if TYPE_CHECKING:
     from music_gpt.midi.piece import Piece
@@ -94,4 +95,4 @@ def say(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """The one line for programs, to standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    print_out(json.dumps(value) + "\n")  # plain letters only: every encoding has them
