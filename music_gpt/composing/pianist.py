@@ -26,14 +26,20 @@ from music_gpt.composing.provenance import (
     prompt_settings,
     read_recipe,
 )
-from music_gpt.composing.redoing import Redone, Stretch, hear_stretch, stretch_settings
+from music_gpt.composing.redoing import (
+    Redoing,
+    Redone,
+    Stretch,
+    hear_stretch,
+    stretch_settings,
+)
 from music_gpt.config import N_EVENTS, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.generation.decoding import Engine, TorchEngine, generate, surprise_after
 from music_gpt.generation.engines import choose_engine
 from music_gpt.generation.grammar import Ending, Start
 from music_gpt.midi.piece import Piece, PieceLike, as_piece, read_piece
-from music_gpt.network.checkpoint import load_checkpoint
+from music_gpt.network.checkpoint import bundled_checkpoint, load_checkpoint
 from music_gpt.network.model import GPT
 from music_gpt.notes import NOTE_DTYPE
 
@@ -68,7 +74,9 @@ def load(
     """
     model, card = load_checkpoint(path)
     threads = None if threads is None else whole("threads", threads, 1, 1024)
-    return Pianist(model, card, engine=choose_engine(model, card["sha256"], engine, threads))
+    folder = (bundled_checkpoint() if path is None else Path(path)).parent
+    chosen = choose_engine(model, card["sha256"], engine, threads)
+    return Pianist(model, card, engine=chosen, folder=folder)
 
 
 class Knobs(TypedDict, total=False):
@@ -102,6 +110,14 @@ class ComposeOptions(Knobs, total=False):
     end: bool
 
 
+class RedoOptions(Knobs, total=False):
+    """What `Pianist.redo` takes besides the piece and the part."""
+
+    candidates: int
+    seed: int | None
+    tracks: Sequence[int | str] | None
+
+
 # --- the pianist ---------------------------------------------------------------------------------
 
 
@@ -109,14 +125,19 @@ class Pianist:
     """A network that continues pieces."""
 
     def __init__(
-        self, model: GPT, card: Mapping[str, Any] | None = None, *, engine: Engine | None = None
+        self,
+        model: GPT,
+        card: Mapping[str, Any] | None = None,
+        *,
+        engine: Engine | None = None,
+        folder: Path | None = None,
     ) -> None:
-        """`engine` runs the network in place of torch.
+        """`engine` runs the network in place of torch; its checkpoint lies in `folder`.
 
         Raises:
             InputError: the network is not one for music.
         """
-        self.config, self.card = model.config, dict(card or {})
+        self.config, self.card, self.folder = model.config, dict(card or {}), folder
         if self.config.vocab_size != N_EVENTS:
             raise InputError(
                 f"The network knows {self.config.vocab_size:,} tokens, but music has {N_EVENTS}; "
@@ -214,13 +235,26 @@ class Pianist:
         piece: PieceLike,
         start_seconds: float,
         end_seconds: float,
+        **options: Unpack[RedoOptions],
+    ) -> Redone:
+        """Compose a part of a piece anew: arguments and errors are those of `begin_redo`."""
+        redoing = self.begin_redo(piece, start_seconds, end_seconds, **options)
+        for _ in redoing.composition:
+            pass
+        return redoing.redone()
+
+    def begin_redo(
+        self,
+        piece: PieceLike,
+        start_seconds: float,
+        end_seconds: float,
         *,
         candidates: int = 8,
         seed: int | None = None,
         tracks: Sequence[int | str] | None = None,
         **knobs: Unpack[Knobs],
-    ) -> Redone:
-        """Compose a part of a piece anew; what is around it stays as it is.
+    ) -> Redoing:
+        """Compose a part of a piece anew, as it is iterated; what is around it stays as it is.
 
         Several candidates are composed side by side, after what stands before the part. That one
         fits best after which what follows (8 seconds) is likeliest; where nothing follows, the
@@ -260,9 +294,7 @@ class Pianist:
             },
         )
         composition = self._begin(stretch.prompt, settings, Ending.at(stretch.end))
-        for _ in composition:
-            pass
-        return Redone(stretch, composition, self._misfits(stretch, composition))
+        return Redoing(stretch, composition, self._misfits)
 
     def _misfits(self, stretch: Stretch, composition: Composition) -> list[float]:
         """How badly what follows goes on from each candidate, in nats per token."""

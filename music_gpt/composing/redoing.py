@@ -8,7 +8,7 @@ there before: then it lasts as long as that one did. So nothing hangs, doubles o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,6 +178,21 @@ class Redone:
 
     def _candidate(self, number: int) -> int:
         return self._order[whole("number", number, 0, self.n_candidates - 1)]
+
+
+@dataclass(frozen=True)
+class Redoing:
+    """Candidates in the making: iterate the composition to compose, then ask for `redone`."""
+
+    stretch: Stretch
+    composition: Composition
+    misfits: Callable[[Stretch, Composition], list[float]]
+    """How badly what follows goes on from each candidate, in nats per token."""
+
+    def redone(self) -> Redone:
+        """The piece with each candidate in it, the one that fits best first."""
+        misfits = self.misfits(self.stretch, self.composition)
+        return Redone(self.stretch, self.composition, misfits)
 
 
 def stretch_settings(stretch: Stretch, made: Mapping[str, Any]) -> dict[str, Any]:
