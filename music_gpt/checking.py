@@ -16,7 +16,7 @@ def number(name: str, value: object, low: float, high: float) -> float:
     """
     try:
         found = float(value)  # type: ignore[arg-type] # what is no number fails here
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = math.nan
     if not (low <= found <= high and math.isfinite(found)):
         allowed = f"from {low:g} to {high:g}" if high < math.inf else f"of {low:g} or more"
