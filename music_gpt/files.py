@@ -1,7 +1,8 @@
-"""A path -> a file that is there whole or not at all, and a folder -> the right to write into it.
+"""A path -> bytes that are read within bounds, or a file that is written whole or not at all.
 
-Every file that the package writes comes into being here: beside its place, under a short name of
-its own, and it takes its place only when it is complete. What goes wrong becomes one sentence.
+Every file that the package reads is opened here, if it is a regular one of a bounded size. Every
+file that it writes comes into being here: beside its place, under a short name of its own, and it
+takes its place only when it is complete. What goes wrong becomes one sentence.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +39,89 @@ _WAYS_OUT = {
 """Number of the error -> what happened, and what to do next."""
 
 
+# --- reading ----------------------------------------------------------------------------------
+
+
+def is_file(path: str | Path) -> bool:
+    """Whether a regular file is there, as far as one may look; `Path.is_file` can raise."""
+    return os.path.isfile(path)
+
+
+def is_folder(path: str | Path) -> bool:
+    """Whether a folder is there, as far as one may look; `Path.is_dir` can raise."""
+    return os.path.isdir(path)
+
+
+def open_regular(path: str | Path, max_bytes: int) -> BinaryIO:
+    """The file at `path`, open for reading; `OSError` unless it is a regular one of that size.
+
+    Nothing else is opened: a pipe keeps its reader waiting, and a device may never end.
+    """
+    try:
+        status = os.stat(path)
+    except ValueError:  # a zero byte, or what the system's encoding lacks
+        raise OSError(errno.EINVAL, "it is no name that a file can have") from None
+    if stat.S_ISDIR(status.st_mode):
+        raise OSError(errno.EISDIR, "it is a folder")
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    if status.st_size > max_bytes:
+        raise _too_large(max_bytes)
+    return open(path, "rb", opener=_open_at_once)
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Not even a pipe that has just taken the file's place is waited for."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _too_large(max_bytes: int) -> OSError:
+    return OSError(errno.EFBIG, f"it has more than the {max_bytes:,} bytes that are allowed")
+
+
+@contextmanager
+def opened(path: str | Path, max_bytes: int, give: str = "another file") -> Iterator[BinaryIO]:
+    """The regular file at `path`, open for reading, of `max_bytes` at most.
+
+    give: what to give instead, in the sentence of the `InputError` for a file that cannot be read.
+    """
+    path = as_path(path)
+    try:
+        with open_regular(path, max_bytes) as file:
+            yield file
+    except OSError as error:
+        said = (error.strerror or str(error)).rstrip(".").lower()
+        raise InputError(f"{shown(path)} cannot be read: {said}; give {give}.") from error
+
+
+def require_file(path: str | Path, max_bytes: int, give: str = "another file") -> None:
+    """Raise `InputError` unless `opened` can open it: for libraries that take only a path."""
+    with opened(path, max_bytes, give):
+        pass
+
+
+def read_bytes(path: str | Path, max_bytes: int, give: str = "another file") -> bytes:
+    """All bytes of a file; `InputError` if it cannot be read or has more than `max_bytes`."""
+    with opened(path, max_bytes, give) as file:
+        data = file.read(max_bytes + 1)
+        if len(data) > max_bytes:  # it grew meanwhile, or lies in /proc and tells no size
+            raise _too_large(max_bytes)
+    return data
+
+
+def read_text(path: str | Path, max_bytes: int, give: str = "a text in UTF-8") -> str:
+    """The text of a file, without the mark that some programs put in front."""
+    try:
+        return read_bytes(path, max_bytes, give).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(
+            f"{shown(as_path(path))} cannot be read: it is no text in UTF-8; give {give}."
+        ) from None
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
 @contextmanager
 def whole_file(
     path: str | Path, *, sync: bool = False, previous: Path | None = None
@@ -62,7 +147,7 @@ def whole_file(
     """
     path = as_path(path)
     with plain_errors(path):
-        _require_name(path)
+        _require_place(path)
         beside = _beside(path)
         try:
             yield beside
@@ -84,7 +169,7 @@ def require_writable(path: str | Path) -> None:
     """
     path = as_path(path)
     with plain_errors(path):
-        _require_name(path)
+        _require_place(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = _beside(path)
         try:
@@ -104,6 +189,7 @@ def as_path(path: object) -> Path:
 @contextmanager
 def plain_errors(path: Path) -> Iterator[None]:
     """What the system says against writing `path` becomes an `InputError` of one sentence."""
+    _require_name(path)
     try:
         yield
     except OSError as error:
@@ -113,13 +199,17 @@ def plain_errors(path: Path) -> Iterator[None]:
 
 
 def _require_name(path: Path) -> None:
-    """Refuse what can be no name of a file, before anything is made."""
+    """Refuse what can be no name of a file: asking the system for it is no `OSError`."""
     try:
         os.fsencode(path)
     except UnicodeEncodeError:
         raise InputError(f"{str(path)!r} is no name that a file can have; give another.") from None
     if "\0" in str(path):
         raise InputError(f"{str(path)!r} has a zero byte, which no name can; give another.")
+
+
+def _require_place(path: Path) -> None:
+    """Refuse a folder, and a name that is too long, before anything is made."""
     with contextlib.suppress(FileNotFoundError):
         path.lstat()  # tells of a name that is too long
     if path.is_dir():

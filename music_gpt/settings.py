@@ -6,6 +6,7 @@ Needs PyYAML and nothing else, so that a bare machine reads the files in `config
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,12 @@ import yaml  # type: ignore[import-untyped] # a part of Lightning's and jsonargp
 
 from music_gpt.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from music_gpt.errors import InputError
+from music_gpt.files import read_text
 
 SECTIONS = {"model": ModelConfig, "data": DataConfig, "optim": OptimConfig, "train": TrainConfig}
 """Part of a YAML file -> its knobs."""
+MAX_BYTES = 1 << 20
+"""Of a YAML file; ours have a thousandth of it."""
 
 
 def read_settings(file: Path, known: set[str]) -> dict[str, Any]:
@@ -25,13 +29,12 @@ def read_settings(file: Path, known: set[str]) -> dict[str, Any]:
     known: names that may stand in it beside the sections.
     """
     told = "see `music-gpt train --help` and configs/"
+    if not os.path.lexists(file):
+        raise InputError(f"--config: there is no file '{file}' of settings; {told}.")
+    text = read_text(file, MAX_BYTES, "a YAML file")
     try:
-        settings = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise InputError(f"--config: {file} is no text in UTF-8; give a YAML file.") from None
-    except OSError:
-        raise InputError(f"--config: there is no file '{file}' of settings; {told}.") from None
-    except yaml.YAMLError as error:
+        settings = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
         where = getattr(error, "problem_mark", None)
         line = "" if where is None else f" in line {where.line + 1}"
         raise InputError(f"--config: {file} is no valid YAML{line}; {told}.") from error

@@ -1,10 +1,11 @@
-"""Files that are there whole or not at all, and folders that one run holds at a time."""
+"""Files that are read within bounds, written whole or not at all, and held by one run at a time."""
 
 from __future__ import annotations
 
 import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,17 @@ from pathlib import Path
 import pytest
 
 from music_gpt.errors import InputError
-from music_gpt.files import LOCK, locked, require_writable, whole_file
+from music_gpt.files import (
+    LOCK,
+    is_file,
+    is_folder,
+    locked,
+    read_bytes,
+    read_text,
+    require_file,
+    require_writable,
+    whole_file,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -128,6 +139,84 @@ def test_a_full_disk_is_noticed_by_trying(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(InputError, match="the disk is full; free some space"):
         require_writable(tmp_path / "a.txt")
     assert names(tmp_path) == []
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfmusic")
+    assert read_bytes(tmp_path / "a.txt", 8) == b"\xef\xbb\xbfmusic"
+    assert read_text(tmp_path / "a.txt", 8) == "music"
+    with pytest.raises(InputError, match="a.txt cannot be read: it has more than the 7 bytes"):
+        read_bytes(tmp_path / "a.txt", 7)
+
+
+def test_a_huge_file_is_not_read_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "a.txt").open("wb") as file:
+        file.truncate(6 << 30)  # it takes no room on the disk
+    monkeypatch.setattr(os, "open", None)
+    with pytest.raises(InputError, match="it has more than the 1,000,000 bytes that are allowed"):
+        read_bytes(tmp_path / "a.txt", 1_000_000)
+
+
+def test_text_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(InputError, match="it is no text in UTF-8; give a text in UTF-8"):
+        read_text(tmp_path / "a.txt", 10)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such files")
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device", "folder", "link to a device"])
+def test_what_is_no_regular_file_is_not_even_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    path = tmp_path / "a.txt"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        monkeypatch.chdir(tmp_path)
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind("a.txt")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "device":
+        path = Path("/dev/zero")
+    else:
+        path.symlink_to("/dev/zero")
+    monkeypatch.setattr(os, "open", None)
+    told = "it is a folder" if kind == "folder" else "it is no regular file"
+    for read in (read_bytes, read_text, require_file):
+        with pytest.raises(InputError, match=f"{path} cannot be read: {told}; give "):
+            read(path, 10)
+    assert not is_file(path)
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b", "\udc00\ud800", "none/a", "file/a"])
+def test_a_name_that_nothing_has_is_said_to_be_unreadable(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    assert not is_file(tmp_path / name)
+    assert not is_folder(tmp_path / name)
+    with pytest.raises(InputError, match="cannot be read: .*; give music."):
+        read_bytes(tmp_path / name, 10, "music")
+
+
+def test_a_file_that_may_not_be_read_is_told_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    (tmp_path / "a.txt").write_text("")
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(InputError, match="a.txt cannot be read: permission denied; give another"):
+        read_bytes(tmp_path / "a.txt", 10)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="Linux has files without a size")
+def test_a_file_that_tells_no_size_is_read_up_to_its_bound_too() -> None:
+    with pytest.raises(InputError, match="it has more than the 10 bytes"):
+        read_bytes("/proc/self/maps", 10)
 
 
 # --- one run at a time ------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from music_gpt.config import MidiLimits
 from music_gpt.errors import InputError
-from music_gpt.files import as_path, shown
+from music_gpt.files import read_bytes
 
 HEADER_BYTES = 14
 MACBINARY_BYTES = 128
@@ -21,22 +21,8 @@ _WITH_GZIP_HEADER = 16 + zlib.MAX_WBITS
 
 
 def read_file(path: str | Path, limits: MidiLimits) -> bytes:
-    """The bytes of a file; one that is too large is not read at all.
-
-    Raises:
-        InputError: it is no file, cannot be read or is too large.
-    """
-    path = as_path(path)
-    try:
-        n_bytes, is_file = path.stat().st_size, path.is_file()
-        data = path.read_bytes() if is_file and n_bytes <= limits.max_bytes else b""
-    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise InputError(f"{shown(path)} cannot be read ({reason}); give a MIDI file.") from error
-    if not is_file:
-        raise InputError(f"{path} is not a file; give a MIDI file (.mid or .midi).")
-    _check_size(n_bytes, limits)
-    return data
+    """The bytes of a file; `InputError` unless it is a regular one, and not too large."""
+    return read_bytes(path, limits.max_bytes, "a MIDI file (.mid or .midi)")
 
 
 def unpack(data: bytes, limits: MidiLimits) -> bytes:
@@ -45,7 +31,11 @@ def unpack(data: bytes, limits: MidiLimits) -> bytes:
     Raises:
         InputError: they are too many, packed or unpacked, or the packing is damaged.
     """
-    _check_size(len(data), limits)
+    if len(data) > limits.max_bytes:
+        raise InputError(
+            f"The MIDI file has {len(data):,} bytes, and at most {limits.max_bytes:,} are allowed; "
+            "give a smaller one."
+        )
     if not data.startswith(GZIP_TAG):
         return data
     try:
@@ -61,14 +51,6 @@ def unpack(data: bytes, limits: MidiLimits) -> bytes:
             f"{limits.max_bytes:,} bytes that are allowed; give a smaller one."
         )
     return unpacked
-
-
-def _check_size(n_bytes: int, limits: MidiLimits) -> None:
-    if n_bytes > limits.max_bytes:
-        raise InputError(
-            f"The MIDI file has {n_bytes:,} bytes, and at most {limits.max_bytes:,} are allowed; "
-            "give a smaller one."
-        )
 
 
 def unwrap(data: bytes) -> tuple[bytes, list[str]]:
