@@ -21,6 +21,7 @@ from music_gpt.cli.words import (
     print_json,
     read_chosen,
     say,
+    whole_or_nothing,
 )
 from music_gpt.config import SAMPLING_PRESETS, SamplingConfig
 from music_gpt.errors import InputError
@@ -37,6 +38,8 @@ def add_generate() -> Verb:
     verb.add_argument("--prompt-seconds", type=float, default=None, help="Use only its last part.")
     verb.add_argument(
         "--prompt-end",
+        dest="prompt_end_seconds",
+        metavar="SECONDS",
         type=float,
         default=None,
         help="Continue it from this second on; default: its end.",
@@ -74,8 +77,15 @@ def add_redo() -> Verb:
     """`music-gpt redo`."""
     verb = Parser()
     verb.add_argument("midi", type=str, help="MIDI file.")
-    verb.add_argument("--from", type=float, required=True, help="Second where the part begins.")
-    verb.add_argument("--to", type=float, required=True, help="Second where it ends.")
+    for flag, edge, told in (("--from", "start", "the part begins"), ("--to", "end", "it ends")):
+        verb.add_argument(
+            flag,
+            dest=f"{edge}_seconds",
+            metavar="SECONDS",
+            type=float,
+            required=True,
+            help=f"Second where {told}.",
+        )
     add_tracks(verb)
     verb.add_argument("--out", type=str, required=True, help="MIDI file to write.")
     verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
@@ -123,24 +133,26 @@ AGAIN = {"again", "prompt", "checkpoint", "engine", "out", "json"}
 def generate(args: Namespace) -> None:
     """Compose: continue a piece, or begin one."""
     out = midi_path(args.out)
-    if args.prompt == "":
-        raise InputError("--prompt is empty; give a MIDI file, or leave it out for music anew.")
     if args.rank and args.variations == 1:
         raise InputError("--rank puts several takes in order; ask for them with --variations.")
-    composition = _asked(args) if args.again is None else _again(args)
-    for warning in composition.warnings:
-        say(warning)
-    files = _take_paths(composition.n_takes, out)
-    require_writable(files[-1])  # before minutes are spent on composing
-    interrupted = _compose(composition)
+    with whole_or_nothing():
+        composition = _asked(args) if args.again is None else _again(args)
+        for warning in composition.warnings:
+            say(warning)
+        files = _take_paths(composition.n_takes, out)
+        for file in files:  # before minutes are spent on composing
+            require_writable(file)
+        interrupted = _compose(composition)
     order = composition.ranking() if args.rank else range(composition.n_takes)
     for take, file in zip(order, files, strict=True):
         composition.write(file, take)
+    told = [composition.settings(take) for take in order]
     result = {
         "files": [str(file) for file in files],
-        "seeds": [composition.settings(take)["seed"] for take in order],
-        "nats_per_token": [composition.nats_per_token(take) for take in order],
+        "seeds": [settings["seed"] for settings in told],
+        "nats_per_token": [settings["nats_per_token"] for settings in told],
         "seconds": round(composition.seconds_composed, 2),
+        "prompt_seconds": composition.seam_seconds if told[0]["include_prompt"] else 0.0,
         "tokens": composition.n_tokens,
         "tokens_per_second": round(composition.n_tokens / max(composition.elapsed, 1e-9), 1),
         "interrupted": interrupted,
@@ -151,6 +163,7 @@ def generate(args: Namespace) -> None:
         raise KeyboardInterrupt("Interrupted; what had been composed was written.")
 
 
+@whole_or_nothing()
 def redo(args: Namespace) -> None:
     """Compose a part of a piece anew, and leave the rest as it is."""
     from music_gpt.composing.pianist import load
@@ -158,16 +171,19 @@ def redo(args: Namespace) -> None:
     out = midi_path(args.out)
     piece = read_chosen(args.midi, args.tracks)
     require_writable(out)
-    redone = load(args.checkpoint, engine=args.engine).redo(
+    redoing = load(args.checkpoint, engine=args.engine).begin_redo(
         piece,
-        args["from"],
-        args.to,
+        args.start_seconds,
+        args.end_seconds,
         candidates=args.candidates,
         seed=args.seed,
         **dataclasses.asdict(from_flags(SamplingConfig, args)),
     )
-    for warning in redone.warnings:
+    for warning in redoing.composition.warnings:
         say(warning)
+    if _compose(redoing.composition):
+        raise KeyboardInterrupt  # a part that is half full is none
+    redone = redoing.redone()
     redone.write(out)
     told = [redone.settings(number) for number in range(redone.n_candidates)]
     result = {
@@ -196,7 +212,7 @@ def _asked(args: Namespace) -> Composition:
         seed=args.seed,
         variations=args.variations,
         prompt_seconds=args.prompt_seconds,
-        prompt_end_seconds=args.prompt_end,
+        prompt_end_seconds=args.prompt_end_seconds,
         include_prompt=not args.continuation_only,
         end=args.end,
         **dataclasses.asdict(from_flags(SamplingConfig, args)),
@@ -208,11 +224,12 @@ def _again(args: Namespace) -> Composition:
     from music_gpt.composing.pianist import load
     from music_gpt.composing.provenance import read_recipe
 
-    usual = add_generate()[1].get_defaults()
+    verb = add_generate()[1]
+    usual = verb.get_defaults()
     more = [name for name in vars(args) if args[name] != usual[name] and name not in AGAIN]
     if more:
         raise InputError(
-            f"--again takes all settings from the file; leave out --{more[0].replace('_', '-')}."
+            f"--again takes all settings from the file; leave out {verb.own_flags()[more[0]]}."
         )
     engine = args.engine
     if engine == "auto":
@@ -225,7 +242,8 @@ def _compose(composition: Composition) -> bool:
     from tqdm import tqdm
 
     shape = "{percentage:3.0f} % |{bar:20}| {n:.1f} / {total:.0f} s{desc}"
-    with tqdm(total=composition.seconds, file=sys.stderr, bar_format=shape) as bar:
+    # it goes when it is full: what was made is told then, and that is seldom as long to the frame
+    with tqdm(total=composition.seconds, file=sys.stderr, bar_format=shape, leave=False) as bar:
         try:
             for _ in composition:
                 bar.n = min(composition.seconds_composed, composition.seconds)
@@ -246,7 +264,10 @@ def _take_paths(n_takes: int, out: Path) -> list[Path]:
 
 
 def _generated(result: dict[str, Any]) -> str:
+    files, seeds = (", ".join(map(str, result[name])) for name in ("files", "seeds"))
+    prompt = result["prompt_seconds"]
+    after = f", after {prompt:.1f} of the prompt" if prompt else ""
     return (
-        f"{', '.join(result['files'])}: {result['seconds']:.1f} seconds, "
-        f"{result['tokens_per_second']:.0f} tokens/s, seed {', '.join(map(str, result['seeds']))}."
+        f"{files}: {result['seconds']:.1f} seconds of new music{after}; "
+        f"{result['tokens_per_second']:.0f} tokens/s, seed {seeds}."
     )

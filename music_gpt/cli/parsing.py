@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
 
 from music_gpt.errors import InputError
+from music_gpt.process import print_out
 from music_gpt.settings import read_settings
 
-_PLAIN_WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
-    (r'Parser key "([^".]+)":', lambda found: f"--{found[1].replace('_', '-')}:"),
-    (r'Parser key "([^"]+)":', r"--\1:"),
+_PLAIN_WORDS = (
     (r"a <class 'int'>", "a whole number"),
     (r"a <class 'float'>", "a number"),
     (r"a number(\. Got value: -?\.?(?:inf|nan)\b)", r"a number that is finite\1"),
@@ -22,7 +21,6 @@ _PLAIN_WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (r"--(\w+): Unable to load config '(.*?)' - .*", r"--\1: there is no file '\2' of settings"),
     (r"a typing\.Literal\[(.*?)\]", r"one of \1"),
     (r"\. Got value: ", ", but got "),
-    (r"(are required:|,) \w+\.(\w+)", r"\1 \2"),
 )
 """What the parser says -> what it means to a person."""
 
@@ -32,6 +30,23 @@ class Parser(ArgumentParser):
 
     verb = ""
     """The verb that was asked for, where the parser of all verbs complains of it."""
+    flags: Mapping[str, str] = {}
+    """The flags of this verb, by the names that Python has for what they give."""
+
+    def own_flags(self) -> dict[str, str]:
+        """What a person types, by its name in Python: prompt_end_seconds -> --prompt-end."""
+        typed = {
+            action.dest: max(action.option_strings, key=len, default=action.dest)
+            for action in self._actions
+        }
+        return {dest.split(".")[-1]: flag for dest, flag in typed.items()} | typed
+
+    def refuse_empty(self, given: Namespace) -> None:
+        """Raise `InputError` where a name or a text is empty that has to be something."""
+        for action in self._actions:
+            if given.get(action.dest) == "" != action.default:
+                way_out = "give a value" if action.required else "give a value, or leave it out"
+                raise InputError(f"{self.own_flags()[action.dest]} is empty; {way_out}.")
 
     def parse_path(self, cfg_path: Any, *args: Any, **kwargs: Any) -> Namespace:
         """A file of settings, once it has been looked through."""
@@ -46,7 +61,36 @@ class Parser(ArgumentParser):
         if ex is not None:
             raise InputError(" ".join(str(ex).split()))
         sentence = " ".join(message.split()).rstrip(".")
+        sentence = re.sub(r'Parser key "([^"]+)"', lambda key: self._typed(key[1]), sentence)
+        head, required, names = sentence.partition("are required: ")
+        sentence = head + required + ", ".join(map(self._typed, names.split(", ")))
         for pattern, plain in _PLAIN_WORDS:
             sentence = re.sub(pattern, plain, sentence)
         help_words = f"{self.prog.replace(' [options]', '')} {self.verb}".strip()
         raise InputError(f"{sentence}; see `{help_words} --help`.")
+
+    def _typed(self, key: str) -> str:
+        """What a person types for the key of a setting."""
+        return self.flags.get(key.removeprefix(f"{self.verb}."), key)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print the help."""
+        print_out(message)
+
+
+def name_flags(sentence: str, flags: Mapping[str, str]) -> str:
+    """The sentence with flags in place of the names that Python has for them.
+
+    These are told by their underscores or, as plain words, by the form of a check that failed.
+
+    >>> flags = {"top_p": "--top-p", "seconds": "--seconds"}
+    >>> name_flags("seconds is 0, but it has to be a number from 1 up; see top_p.", flags)
+    '--seconds is 0, but it has to be a number from 1 up; see --top-p.'
+    """
+    subject = re.match(r"[\w +]+(?= is .* but it has to be )", sentence)
+    if subject and set(re.findall(r"\w+", subject[0])) <= set(flags):
+        named = re.sub(r"\w+", lambda word: flags[word[0]], subject[0])
+        sentence = named + sentence[subject.end() :]
+    # neither a part of a path nor in quotes
+    names = r"(?<![\w./'-])[a-z0-9]+(?:_[a-z0-9]+)+(?![\w/'-]|\.\w)"
+    return re.sub(names, lambda name: flags.get(name[0], name[0]), sentence)

@@ -7,6 +7,7 @@ neither. The verbs that compose are in `music_gpt.cli.composing`.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import Namespace, set_parsing_settings
 
 from music_gpt.cli.composing import add_generate, add_redo
-from music_gpt.cli.parsing import Parser
+from music_gpt.cli.parsing import Parser, name_flags
 from music_gpt.cli.words import (
     Verb,
     add_engine,
@@ -25,10 +26,11 @@ from music_gpt.cli.words import (
     print_json,
     read_chosen,
     say,
+    whole_or_nothing,
 )
 from music_gpt.config import ENGINES, PrepareConfig, RunConfig
 from music_gpt.errors import InputError
-from music_gpt.files import require_writable
+from music_gpt.files import require_writable, shown
 from music_gpt.settings import SECTIONS
 
 if TYPE_CHECKING:
@@ -44,30 +46,40 @@ def run(argv: Sequence[str] | None) -> None:
     parser, verbs = _parser()
     words = sys.argv[1:] if argv is None else list(argv)
     parser.verb = next((word for word in words[:1] if word in verbs), "")
-    chosen = parser.parse_args(words)
-    verb = verbs.get(str(chosen.verb))
-    if verb is None:
+    if not parser.verb:
+        parser.parse_args(words)
         parser.print_help()
         return
-    chosen = parser.instantiate(chosen)
-    verb(chosen[chosen.verb])
+    flags, verb = verbs[parser.verb]
+    parser.flags = flags.own_flags()
+    try:
+        chosen = parser.instantiate(parser.parse_args(words))[parser.verb]
+        flags.refuse_empty(chosen)
+        verb(chosen)
+    except InputError as error:
+        raise InputError(name_flags(str(error), parser.flags)) from error
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        name = shown(Path(str(error.filename)))
+        raise InputError(f"The name {name} is too long; give a shorter one.") from error
 
 
-def _parser() -> tuple[Parser, dict[str, Callable[[Namespace], None]]]:
+def _parser() -> tuple[Parser, dict[str, tuple[Parser, Callable[[Namespace], None]]]]:
     set_parsing_settings(docstring_parse_attribute_docstrings=True)
     parser = Parser(
         prog="music-gpt",
         description="Train a GPT on piano MIDI, compose with it, and take the music away.",
     )
     verbs = parser.add_subcommands(dest="verb", required=False)
-    functions: dict[str, Callable[[Namespace], None]] = {}
+    functions: dict[str, tuple[Parser, Callable[[Namespace], None]]] = {}
     adds = (_add_prepare, _add_train, _add_evaluate, add_generate, add_redo)
     for add in (*adds, _add_originality, _add_render, _add_export, _add_import, _add_app):
         name, verb, function = add()
         summary = str(function.__doc__).splitlines()[0]
         verb.description = summary
         verbs.add_subcommand(name, verb, help=summary)
-        functions[name] = function
+        functions[name] = verb, function
     return parser, functions
 
 
@@ -299,6 +311,7 @@ def originality(args: Namespace) -> None:
         say(f"{args.midi}: {run}")
 
 
+@whole_or_nothing()
 def render(args: Namespace) -> None:
     """Turn a MIDI file into sound."""
     from music_gpt.audio import sound_format, write_audio
@@ -312,6 +325,7 @@ def render(args: Namespace) -> None:
     say(f"{args.out}: {piece.seconds:.1f} seconds of music.")
 
 
+@whole_or_nothing()
 def export(args: Namespace) -> None:
     """Write a checkpoint for other programs: transformers, or ONNX Runtime."""
     from music_gpt.network.checkpoint import load_checkpoint
@@ -330,6 +344,7 @@ def export(args: Namespace) -> None:
     print_json({"out": args.out, "files": files}) if args.json else say(said)
 
 
+@whole_or_nothing()
 def import_(args: Namespace) -> None:
     """Make a checkpoint of the weights of another program."""
     from music_gpt.network.checkpoint import save_checkpoint
@@ -338,6 +353,7 @@ def import_(args: Namespace) -> None:
     out = Path(args.out)
     if out.suffix != ".safetensors":
         raise InputError(f"--out is {args.out!r}, but it has to end in .safetensors.")
+    require_writable(out)
     model, card = import_weights(args.file, args["from"], args.heads)
     save_checkpoint(out, model, card)
     result = {"out": args.out, "parameters": model.n_parameters, "note": card["note"]}

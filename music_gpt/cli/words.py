@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -86,6 +87,16 @@ def read_chosen(midi: str, tracks: str | None) -> Piece:
         )
         say(f"Tracks used: {used}; not used: {others}.")
     return piece
+
+
+@contextmanager
+def whole_or_nothing() -> Iterator[None]:
+    """Tell of an interruption what it leaves, in a block that writes at its end: nothing."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        told = str(interrupt) or "Interrupted; nothing was written."
+        raise KeyboardInterrupt(told) from None
 
 
 def say(text: str) -> None:
