@@ -51,7 +51,7 @@ def run(argv: Sequence[str] | None) -> None:
         parser.print_help()
         return
     flags, verb = verbs[parser.verb]
-    parser.flags = flags.own_flags()
+    parser.flags = flags.flags = flags.own_flags()  # either of them may complain
     try:
         chosen = parser.instantiate(parser.parse_args(words))[parser.verb]
         flags.refuse_empty(chosen)

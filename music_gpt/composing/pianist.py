@@ -185,11 +185,15 @@ class Pianist:
         prompt_seconds = _part_seconds("prompt_seconds", prompt_seconds)
         prompt_end_seconds = _part_seconds("prompt_end_seconds", prompt_end_seconds)
         seed = _given_seed(seed)
-        part = (prompt_seconds, prompt_end_seconds, tracks)
-        if prompt is None and any(choice is not None for choice in part):
+        part = {
+            "prompt_seconds": prompt_seconds,
+            "prompt_end_seconds": prompt_end_seconds,
+            "tracks": tracks,
+        }
+        given = [name for name, choice in part.items() if choice is not None]
+        if prompt is None and given:
             raise InputError(
-                "prompt_seconds, prompt_end_seconds and tracks choose a part of the prompt; give a "
-                "prompt, or leave them out."
+                f"{given[0]} chooses a part of the prompt; give a prompt, or leave it out."
             )
         piece = None if prompt is None else _as_prompt(prompt, tracks)
         heard = self._hear(piece, prompt_seconds, sampling.max_wait_seconds, prompt_end_seconds)
