@@ -7,6 +7,7 @@ same. Only names and layouts change here; neither transformers nor the network r
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from torch import Tensor
 from music_gpt.config import N_EVENTS, ModelConfig
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, plain_errors, whole_file
+from music_gpt.folders import EXPORT, EXPORT_CARD, require_room
 from music_gpt.network.model import GPT, NORM_EPS, ROPE_BASE
 from music_gpt.tokens.corpus import tokenizer_text
 from music_gpt.tokens.events import EOS, PAD
@@ -24,6 +26,10 @@ from music_gpt.tokens.events import EOS, PAD
 Weights = dict[str, Tensor]
 
 KINDS = ("weight", "bias")
+_OURS = re.compile(
+    rf"{re.escape(EXPORT_CARD)}|(config|generation_config|miditok)\.json|model\.safetensors|README\.md"
+)
+"""The names in an export."""
 GPT2_NAMES = {
     "ln_1": "norm1",
     "attn.c_attn": "attention.qkv",
@@ -64,21 +70,23 @@ def export_for_transformers(model: GPT, card: Mapping[str, Any], folder: str | P
     Beside the network lie `generation_config.json`, the card, MidiTok's tokenizer under a name of
     its own (it is none of transformers') and a README that says how to use them. Raises
     `InputError` for a network that has no place in transformers, and where the folder cannot be
-    written.
+    written or holds anything but an export.
     """
     config, weights = as_transformers(model)
     music = model.config.vocab_size == N_EVENTS
     files = {
+        # first: by it the folder is known as ours, should the rest not be written
+        EXPORT_CARD: _json({"model": model.config.to_dict(), "card": dict(card)}),
         "model.safetensors": save(weights, metadata={"format": "pt"}),
         "config.json": _json(config),
         "README.md": _read_me(config, card, music=music).encode(),
-        "music_gpt.json": _json({"model": model.config.to_dict(), "card": dict(card)}),
     }
     if music:
         ends = {"bos_token_id": EOS, "eos_token_id": EOS, "pad_token_id": PAD}
         files["generation_config.json"] = _json({**ends, "do_sample": True})
         files["miditok.json"] = tokenizer_text().encode()
     folder = as_path(folder)
+    require_room(folder, EXPORT, _OURS)
     with plain_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
