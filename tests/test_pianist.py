@@ -454,9 +454,9 @@ def test_the_tracks_of_a_file_can_be_chosen(pianist, tmp_path, tracks, pitches, 
         (DUO, {"tracks": []}, "No track is chosen"),
         (DUO, {"tracks": "0"}, "tracks is '0', but it has to be a list"),
         (CHORD, {"tracks": [0]}, "tracks chooses .* but the prompt is a ndarray; give the path"),
-        (None, {"tracks": [0]}, "choose a part of the prompt; give a prompt"),
-        (None, {"prompt_end_seconds": 3}, "choose a part of the prompt; give a prompt"),
-        (None, {"prompt_seconds": 3}, "choose a part of the prompt; give a prompt"),
+        (None, {"tracks": [0]}, "chooses a part of the prompt; give a prompt"),
+        (None, {"prompt_end_seconds": 3}, "chooses a part of the prompt; give a prompt"),
+        (None, {"prompt_seconds": 3}, "chooses a part of the prompt; give a prompt"),
     ],
 )
 def test_a_choice_that_cannot_be_made_gets_a_sentence(pianist, prompt, options, sentence):
