@@ -229,6 +229,15 @@ def test_a_configuration_that_would_fill_the_memory_is_refused(
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+@pytest.mark.parametrize("changes", [{"n_layers": 1000}, {"d_ff": 10**7}, {"vocab_size": 10**8}])
+def test_a_network_that_is_not_in_the_file_is_not_built(
+    path: Path, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_config(path, **changes)
+    monkeypatch.setattr(checkpoint, "GPT", lambda *_: pytest.fail("a network was built"))
+    refused(path, "its tensors do not fit its configuration")
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

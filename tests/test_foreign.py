@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import pickle
+import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ from torch import Tensor, nn
 
 from music_gpt.cli.main import main
 from music_gpt.errors import InputError
+from music_gpt.network import foreign
 from music_gpt.network.checkpoint import load_checkpoint
 from music_gpt.network.foreign import import_weights
 
@@ -176,6 +179,131 @@ def test_a_number_of_heads_that_does_not_fit_is_one_sentence(tmp_path: Path) -> 
     torch.save(BookNetwork().state_dict(), tmp_path / "weights.pth")
     with pytest.raises(InputError, match="divisor of d_model"):
         import_weights(tmp_path / "weights.pth", "chapter14", 5)
+
+
+# --- files that ask for more than they hold -------------------------------------------------------
+
+in_both_formats = pytest.mark.parametrize("zipped", [True, False], ids=["zip", "old"])
+
+
+def refused_unread(path: Path, monkeypatch: pytest.MonkeyPatch, sentence: str) -> None:
+    """The file is refused in a sentence, and nothing is made of what it holds."""
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("the tensors were made"))
+    with pytest.raises(InputError, match=sentence):
+        import_weights(path, "chapter14", N_HEADS)
+
+
+def repacked(
+    path: Path, change: Callable[[str, bytes], bytes], kind: int = zipfile.ZIP_STORED
+) -> None:
+    """Change the records of a file that torch.save wrote."""
+    with zipfile.ZipFile(path) as archive:
+        records = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", kind) as archive:
+        for name, record in records.items():
+            archive.writestr(name, change(name, record))
+
+
+@in_both_formats
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"transformer.wte.weight": torch.zeros(1).expand(10**5, 10**4)},
+        dict.fromkeys("abcdefghijkl", torch.zeros(9000)),
+        {key: torch.zeros(9000).expand(1 + i, 9000) for i, key in enumerate("abcdefg")},
+    ],
+    ids=["one number as 4 GB", "one tensor under many names", "one memory seen often"],
+)
+def test_tensors_larger_than_their_file_make_no_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Tensor], zipped: bool
+) -> None:
+    state = {**BookNetwork().state_dict(), **more}
+    torch.save(state, tmp_path / "a.pth", _use_new_zipfile_serialization=zipped)
+    monkeypatch.setattr(foreign, "GPT", lambda *_: pytest.fail("a network was built"))
+    with pytest.raises(InputError, match="more than its .* bytes"):
+        import_weights(tmp_path / "a.pth", "chapter14", N_HEADS)
+
+
+def test_an_old_file_that_promises_more_memory_than_it_holds_gets_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.save({"x": torch.zeros(255)}, tmp_path / "a.pth", _use_new_zipfile_serialization=False)
+    old, promised = pickle.dumps(255, 2)[2:-1], pickle.dumps(2**31 - 1, 2)[2:-1]
+    whole = (tmp_path / "a.pth").read_bytes()
+    assert old in whole
+    (tmp_path / "a.pth").write_bytes(whole.replace(old, promised))
+    refused_unread(tmp_path / "a.pth", monkeypatch, "more than its .* bytes")
+
+
+def test_an_archive_that_unpacks_to_more_than_it_is_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.save({**BookNetwork().state_dict(), "x": torch.zeros(10**6)}, tmp_path / "a.pth")
+    repacked(tmp_path / "a.pth", lambda _, record: record, zipfile.ZIP_DEFLATED)
+    refused_unread(tmp_path / "a.pth", monkeypatch, "more than its .* bytes")
+
+
+def test_memory_that_was_cut_short_is_not_read_beyond_its_end(tmp_path: Path) -> None:
+    torch.save(BookNetwork().state_dict(), tmp_path / "a.pth")
+    repacked(tmp_path / "a.pth", lambda name, r: r[:16] if name.endswith("data/0") else r)
+    with pytest.raises(InputError, match="torch.save"):
+        import_weights(tmp_path / "a.pth", "chapter14", N_HEADS)
+
+
+class Hog:
+    """Unpickled, it takes as many bytes as it is told to, for torch allows it to."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return bytearray, (10**12,)
+
+
+@in_both_formats
+@pytest.mark.parametrize(
+    "thing",
+    [Hog(), torch.empty(10**6, 10**6, device="meta"), torch.zeros(2, 2).to_sparse()],
+    ids=["bytes", "without memory", "sparse"],
+)
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")
+def test_what_takes_memory_and_is_no_weight_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, thing: Any, zipped: bool
+) -> None:
+    state = {**BookNetwork().state_dict(), "x": thing}
+    torch.save(state, tmp_path / "a.pth", _use_new_zipfile_serialization=zipped)
+    refused_unread(tmp_path / "a.pth", monkeypatch, "nothing else is read")
+
+
+def test_the_last_part_of_an_old_file_is_looked_through_like_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.save({}, tmp_path / "a.pth", _use_new_zipfile_serialization=False)
+    whole, last = (tmp_path / "a.pth").read_bytes(), pickle.dumps([], protocol=2)
+    assert whole.endswith(last)
+    (tmp_path / "a.pth").write_bytes(whole.removesuffix(last) + pickle.dumps(Hog(), protocol=2))
+    refused_unread(tmp_path / "a.pth", monkeypatch, "nothing else is read")
+
+
+def test_a_pickle_that_asks_for_a_huge_memo_gets_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.pth").write_bytes(b"\x80\x02]r\xff\xff\xff\x7f.")
+    refused_unread(tmp_path / "a.pth", monkeypatch, "nothing else is read")
+
+
+def test_a_network_larger_than_its_weights_is_not_built(tmp_path: Path) -> None:
+    state = BookNetwork().state_dict()
+    state["transformer.wte.weight"] = torch.zeros(1, 60_000)  # its attention would take 43 GB
+    torch.save(state, tmp_path / "a.pth")
+    with pytest.raises(InputError, match="its shapes do not fit"):
+        import_weights(tmp_path / "a.pth", "chapter14", N_HEADS)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1e300], ids=str)
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, value: float) -> None:
+    state = {name: tensor.double() for name, tensor in BookNetwork().state_dict().items()}
+    state["lm_head.weight"][3, 3] = value
+    torch.save(state, tmp_path / "a.pth")
+    with pytest.raises(InputError, match="weights that are no finite numbers"):
+        import_weights(tmp_path / "a.pth", "chapter14", N_HEADS)
 
 
 class Bomb:

@@ -19,6 +19,7 @@ from music_gpt.network.model import (
     attend,
     rope_table,
     rotate,
+    state_shapes,
     token_nats,
     use_bf16,
 )
@@ -61,6 +62,12 @@ def network(name: str) -> GPT:
 def some_ids(config: ModelConfig, n_batch: int, n_time: int, seed: int = 2) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(0, config.vocab_size, (n_batch, n_time), generator=generator)
+
+
+@every_network
+def test_the_shapes_of_a_network_are_told_without_building_it(name: str) -> None:
+    state = network(name).state_dict()
+    assert state_shapes(CONFIGS[name]) == {key: tuple(t.shape) for key, t in state.items()}
 
 
 # --- the definition, in double precision ------------------------------------------------------

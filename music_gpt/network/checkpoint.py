@@ -21,7 +21,8 @@ from torch import Tensor
 from music_gpt.config import ModelConfig
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, plain_errors, shown, whole_file
-from music_gpt.network.model import GPT
+from music_gpt.folders import RUN, what_is
+from music_gpt.network.model import GPT, state_shapes
 from music_gpt.tokens.corpus import sha256_of
 from music_gpt.tokens.events import vocabulary_hash
 
@@ -82,6 +83,9 @@ def load_checkpoint(path: str | Path | None = None) -> tuple[GPT, dict[str, Any]
     that is missing, damaged, foreign, or of another vocabulary.
     """
     path = bundled_checkpoint() if path is None else as_path(path)
+    if found := what_is(path):
+        wanted = f"one in it, as {path / 'best.safetensors'}" if found == RUN else "one of a run"
+        raise InputError(f"{shown(path)} is {found}, not a checkpoint; give {wanted}.")
     if not _is_file(path):
         raise InputError(
             f"There is no checkpoint at {shown(path)}; give the path of a .safetensors file."
@@ -144,10 +148,8 @@ def _read_config(path: Path, values: dict[str, Any]) -> ModelConfig:
 
 
 def _expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """What the file of such a network holds; no memory is taken for it."""
-    with torch.device("meta"):
-        model = GPT(config)
-    shapes = {name: tuple(t.shape) for name, t in model.state_dict().items()}
+    """What the file of such a network holds."""
+    shapes = state_shapes(config)
     if config.tie_head:
         del shapes["head.weight"]
     return shapes

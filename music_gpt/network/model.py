@@ -326,6 +326,35 @@ class GPT(nn.Module):
         return 6.0 * weights + 6.0 * self.config.n_layers * self.config.d_model * n_time
 
 
+def state_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the weights of a `GPT`, however large: nothing is built for it.
+
+    >>> state_shapes(ModelConfig.preset("tiny"))["blocks.1.attention.proj.weight"]
+    (64, 64)
+    """
+    c, n_qkv = config, (config.n_heads + 2 * config.n_kv_heads) * config.d_head
+    block = {
+        "norm1": ((c.d_model,), c.bias),
+        "attention.qkv": ((n_qkv, c.d_model), c.bias and c.qkv_bias),
+        "attention.proj": ((c.d_model, c.d_model), c.bias),
+        "norm2": ((c.d_model,), c.bias),
+        "feed_forward.up": ((c.d_ff, c.d_model), c.bias),
+        "feed_forward.down": ((c.d_model, c.d_ff), c.bias),
+    }
+    parts: dict[str, tuple[tuple[int, ...], bool]] = {
+        "embedding": ((c.vocab_size, c.d_model), False),
+        "head": ((c.vocab_size, c.d_model), c.head_bias),
+    }
+    if c.positions == "learned":
+        parts["positions"] = (c.context, c.d_model), False
+    if c.norm == "pre" or c.final_norm:
+        parts["norm"] = (c.d_model,), c.bias
+    for layer in range(c.n_layers):
+        parts |= {f"blocks.{layer}.{name}": part for name, part in block.items()}
+    weights = {f"{name}.weight": shape for name, (shape, _) in parts.items()}
+    return weights | {f"{name}.bias": shape[:1] for name, (shape, bias) in parts.items() if bias}
+
+
 def token_nats(logits: Tensor, targets: Tensor, ignore: int) -> tuple[Tensor, Tensor]:
     """Sum of the negative log-likelihoods in nats, and how many targets it counts.
 
