@@ -13,22 +13,24 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "music_gpt"
 
 READING_ORDER = [
-    *("errors", "process", "arrays", "files", "checking", "keys", "config", "settings", "hashing", "notes"),
+    *("errors", "process", "arrays", "files", "folders", "checking", "keys"),
+    *("config", "settings", "hashing", "notes"),
     *("report.html", "report.drawing"),
     *("midi.files", "midi.mending", "midi.timing", "midi.piece"),
-    *("tokens.events", "tokens.tokenizer", "tokens.corpus", "tokens.originality", "tokens.data"),
+    *("tokens.events", "tokens.tokenizer", "tokens.card", "tokens.corpus"),
+    *("tokens.originality", "tokens.data"),
     *("network.model", "network.growth", "network.checkpoint", "network.hugging_face"),
     *("network.foreign", "network.onnx_graph"),
     *("training.optimizer", "training.module", "training.peak_flops", "training.run_folder"),
-    *("training.run_report", "training.stopping", "training.progress", "training.callback"),
-    "training.run",
+    *("training.run_report", "training.stopping", "training.clock", "training.progress"),
+    *("training.callback", "training.run"),
     *("generation.takes", "generation.bias", "generation.grammar", "generation.sampler"),
     *("generation.decoding", "generation.onnx_engine", "generation.engines"),
     *("composing.prompt", "composing.provenance", "composing.composition", "composing.redoing"),
     "composing.pianist",
     *("metrics.statistics", "metrics.continuations", "metrics.likelihood"),
     *("audio", "training_samples", "ui", "train_config"),
-    *("cli.parsing", "cli.words", "cli.composing", "cli.verbs", "cli.main"),
+    *("cli.parsing", "cli.words", "cli.composing", "cli.judging", "cli.verbs", "cli.main"),
 ]
 """One note's journey. A module imports only from those before it; `ui` is one step of it."""
 
@@ -46,7 +48,9 @@ DOORS = {
     "safetensors": {"network.checkpoint", "network.hugging_face"},
     "onnx": {"network.onnx_graph"},
     "onnxruntime": {"generation.onnx_engine"},
-    "jsonargparse": {"cli.parsing", "cli.words", "cli.composing", "cli.verbs"},
+    "jsonargparse": {
+        f"cli.{step}" for step in ("parsing", "words", "composing", "judging", "verbs")
+    },
 }
 """Outside library -> the only steps that import it while the program runs."""
 

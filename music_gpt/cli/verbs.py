@@ -1,7 +1,8 @@
 """Words on the command line -> work done: the verbs of `music-gpt`, and the parser that knows them.
 
 What a verb needs is imported inside it: Lightning and Gradio take seconds, and most verbs need
-neither. The verbs that compose are in `music_gpt.cli.composing`.
+neither. The verbs that compose are in `music_gpt.cli.composing`, those that measure in
+`music_gpt.cli.judging`.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import errno
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jsonargparse import Namespace, set_parsing_settings
 
 from music_gpt.cli.composing import add_generate, add_redo
+from music_gpt.cli.judging import add_evaluate, add_originality
 from music_gpt.cli.parsing import Parser, name_flags
 from music_gpt.cli.words import (
     Verb,
@@ -23,6 +25,7 @@ from music_gpt.cli.words import (
     add_flags,
     add_tracks,
     from_flags,
+    part_words,
     print_json,
     read_chosen,
     say,
@@ -32,11 +35,6 @@ from music_gpt.config import ENGINES, PrepareConfig, RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import require_writable, shown
 from music_gpt.settings import SECTIONS
-
-if TYPE_CHECKING:
-    from music_gpt.metrics.continuations import SampleReport
-    from music_gpt.network.model import GPT
-    from music_gpt.tokens.corpus import Corpus, Split
 
 MAX_PORT = 65_535
 
@@ -73,8 +71,8 @@ def _parser() -> tuple[Parser, dict[str, tuple[Parser, Callable[[Namespace], Non
     )
     verbs = parser.add_subcommands(dest="verb", required=False)
     functions: dict[str, tuple[Parser, Callable[[Namespace], None]]] = {}
-    adds = (_add_prepare, _add_train, _add_evaluate, add_generate, add_redo)
-    for add in (*adds, _add_originality, _add_render, _add_export, _add_import, _add_app):
+    adds = (_add_prepare, _add_train, add_evaluate, add_generate, add_redo)
+    for add in (*adds, add_originality, _add_render, _add_export, _add_import, _add_app):
         name, verb, function = add()
         summary = str(function.__doc__).splitlines()[0]
         verb.description = summary
@@ -115,60 +113,6 @@ def _add_train() -> Verb:
     for name, config in SECTIONS.items():
         verb.add_argument(f"--{name}", type=config, default=config())
     return "train", verb, train
-
-
-def _add_evaluate() -> Verb:
-    verb = Parser()
-    verb.add_argument("--tokens", type=str, required=True, help="Tokens folder.")
-    verb.add_argument("--split", type=str, default="validation", help="Which split to score.")
-    verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
-    verb.add_argument("--window", type=int, default=None, help="Tokens seen at once, at most.")
-    verb.add_argument("--max-tokens", type=int, default=0, help="Score about so many; 0 for all.")
-    verb.add_argument(
-        "--sliding", action="store_true", help="Also slide the window by half (twice the time)."
-    )
-    verb.add_argument(
-        "--ngram", action="store_true", help="Also score an order-2 n-gram of the train split."
-    )
-    verb.add_argument(
-        "--precision",
-        choices=["auto", "bf16", "fp32"],
-        default="auto",
-        help="Arithmetic; auto is bf16 where the machine multiplies it.",
-    )
-    verb.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or mps.")
-    verb.add_argument(
-        "--samples",
-        type=int,
-        default=0,
-        help="Also compose so many continuations, and compare them with the music of the split.",
-    )
-    verb.add_argument("--sample-seconds", type=float, default=30.0, help="Seconds of each.")
-    verb.add_argument(
-        "--engine",
-        choices=list(ENGINES),
-        default="torch",
-        help="What composes them; auto takes the quickest that is installed.",
-    )
-    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
-    return "evaluate", verb, evaluate
-
-
-def _add_originality() -> Verb:
-    verb = Parser()
-    verb.add_argument("midi", type=str, help="MIDI file.")
-    verb.add_argument(
-        "--tokens", type=str, default=None, help="Tokens folder whose training music to look in."
-    )
-    verb.add_argument(
-        "--index",
-        type=str,
-        default=None,
-        help="Without the tokens: originality.npz, or the folder of a run that has it.",
-    )
-    add_tracks(verb)
-    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
-    return "originality", verb, originality
 
 
 def _add_render() -> Verb:
@@ -266,55 +210,11 @@ def train(args: Namespace) -> None:
         say(_trained(result))
 
 
-def evaluate(args: Namespace) -> None:
-    """Measure how well a checkpoint foretells a split."""
-    from music_gpt.metrics.continuations import require_samples
-    from music_gpt.metrics.likelihood import require_max_tokens
-    from music_gpt.network.checkpoint import load_checkpoint
-    from music_gpt.network.model import resolve_device
-    from music_gpt.tokens.corpus import Corpus
-
-    # 1. what can be refused, before minutes of scoring
-    require_max_tokens(args.max_tokens)
-    device = resolve_device(args.device)
-    corpus = Corpus.open(args.tokens)
-    split = corpus.split(args.split)
-    if args.samples:
-        require_samples(split, args.samples, args.sample_seconds)
-    # 2. likelihoods, and continuations where they are asked for
-    model, card = load_checkpoint(args.checkpoint)
-    about = {"checkpoint": card["file"], "sha256": card["sha256"], "split": args.split}
-    result = about | _scored(args, model.to(device), corpus)
-    told, interrupted = _evaluated(result), False
-    if args.samples:
-        report = _sampled(args, model, card, split)
-        result["samples"], interrupted = report.to_dict(), report.interrupted
-        told = f"{told}\n{report.table()}"
-    print_json(result) if args.json else say(told)
-    if interrupted:
-        raise KeyboardInterrupt("Interrupted; what had been composed was compared.")
-
-
-def originality(args: Namespace) -> None:
-    """Find the longest run of notes that a piece shares with the training music."""
-    from music_gpt.tokens.originality import CERTAIN_NOTES
-    from music_gpt.tokens.originality import originality as find
-
-    if (args.tokens is None) == (args.index is None):
-        raise InputError("Give --tokens or --index, one of them: where the training music is.")
-    run = find(read_chosen(args.midi, args.tracks), args.tokens or args.index)
-    if args.json:
-        print_json({"file": args.midi, "shared": None if run is None else run.to_dict()})
-    elif run is None:
-        say(f"{args.midi}: no {CERTAIN_NOTES} notes in a row are as in the training music.")
-    else:
-        say(f"{args.midi}: {run}")
-
-
 @whole_or_nothing()
 def render(args: Namespace) -> None:
     """Turn a MIDI file into sound."""
     from music_gpt.audio import sound_format, write_audio
+    from music_gpt.composing.provenance import composed_part
 
     sound_format(args.out)
     piece = read_chosen(args.midi, args.tracks)
@@ -322,7 +222,9 @@ def render(args: Namespace) -> None:
         say(warning)
     require_writable(args.out)  # and its folder is made
     write_audio(piece, args.out)
-    say(f"{args.out}: {piece.seconds:.1f} seconds of music.")
+    part = composed_part(args.midi)
+    composed = "" if part is None else f", composed {part_words(part)}"
+    say(f"{args.out}: {piece.seconds:.1f} seconds of music{composed}.")
 
 
 @whole_or_nothing()
@@ -380,47 +282,6 @@ def app(args: Namespace) -> None:
 # --- their parts ------------------------------------------------------------------------------
 
 
-def _scored(args: Namespace, model: GPT, corpus: Corpus) -> dict[str, Any]:
-    """The likelihoods of a split that the flags ask for."""
-    from music_gpt.metrics.likelihood import (
-        likelihood,
-        ngram_nats_per_token,
-        sliding_nats_per_token,
-    )
-    from music_gpt.network.model import use_bf16
-
-    split, device = corpus.split(args.split), next(model.parameters()).device.type
-    how: dict[str, Any] = {
-        "window": args.window,
-        "max_tokens": args.max_tokens,
-        "bf16": use_bf16(args.precision, device),
-        "progress": True,
-    }
-    scores = likelihood(model, split, **how).to_dict()
-    if args.sliding:
-        scores["sliding_nats_per_token"] = round(sliding_nats_per_token(model, split, **how), 4)
-    if args.ngram:
-        plain = ngram_nats_per_token(corpus.split("train"), split)
-        scores["ngram_nats_per_token"] = round(plain, 4)
-    return scores
-
-
-def _sampled(args: Namespace, model: GPT, card: dict[str, Any], split: Split) -> SampleReport:
-    """Continuations of prompts from `split`, composed and compared."""
-    from music_gpt.composing.pianist import Pianist
-    from music_gpt.generation.engines import choose_engine
-    from music_gpt.metrics.continuations import sample
-    from music_gpt.tokens.originality import OriginalityIndex
-
-    try:
-        index = OriginalityIndex.open(args.tokens)
-    except InputError as error:
-        say(f"What is shared with the training music is not told: {error}")
-        index = None
-    pianist = Pianist(model, card, engine=choose_engine(model, card["sha256"], args.engine))
-    return sample(pianist, split, args.samples, args.sample_seconds, index=index, progress=True)
-
-
 def _prepared(report: dict[str, Any], out: str) -> str:
     lines = [
         f"{name}: {split['pieces']:,} pieces, {split['notes']:,} notes, "
@@ -453,16 +314,3 @@ def _trained(result: dict[str, Any]) -> str:
         lines.append("Go on with the same command and --resume.")
     lines += [f"Report: {result['report']}", f"Checkpoint: {result['checkpoint']}"]
     return "\n".join(lines)
-
-
-def _evaluated(result: dict[str, Any]) -> str:
-    units = {
-        "nats_per_token": "nats/token",
-        "nats_per_note": "nats/note",
-        "nats_per_second": "nats/second",
-        "accuracy": "of the tokens foretold",
-        "sliding_nats_per_token": "nats/token with the sliding window",
-        "ngram_nats_per_token": "nats/token of an order-2 n-gram",
-    }
-    head = f"{result['checkpoint']} on {result['tokens']:,} tokens of {result['split']}:"
-    return "\n".join([head, *(f"{result[k]:8.4f} {u}" for k, u in units.items() if k in result)])

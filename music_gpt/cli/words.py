@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -87,6 +88,16 @@ def read_chosen(midi: str, tracks: str | None) -> Piece:
         )
         say(f"Tracks used: {used}; not used: {others}.")
     return piece
+
+
+def part_words(part: tuple[float, float]) -> str:
+    """Where a part begins and, if it is before the end of the music, where it ends.
+
+    >>> part_words((36.0, math.inf)), part_words((4.0, 6.5))
+    ('from 36.0 s on', 'from 4.0 to 6.5 s')
+    """
+    first, last = part
+    return f"from {first:.1f} s on" if last == math.inf else f"from {first:.1f} to {last:.1f} s"
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ from music_gpt.errors import InputError
 from music_gpt.generation.grammar import Start
 from music_gpt.midi.files import read_file, unpack
 from music_gpt.midi.piece import read_piece
-from music_gpt.notes import NOTE_DTYPE
+from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.tokens.events import FRAMES_PER_SECOND, PAD
 
 MARK = "music-gpt "
@@ -43,23 +44,57 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 
 def read_recipe(path: str | Path) -> dict[str, Any]:
     """The settings in a MIDI file; `InputError` where it holds none, or not those of a take."""
-    limits = MidiLimits()
-    data = unpack(read_file(path, limits), limits)
-    place = data.find(f"{MARK}{{".encode())
-    text = data[place + len(MARK) :].decode("utf-8", "replace") if place >= 0 else ""
-    try:
-        settings, _ = json.JSONDecoder().raw_decode(text)
-    except (ValueError, RecursionError):
+    settings = _read_settings(path)
+    if settings is None:
         raise InputError(
             f"{path} does not tell how it was made, or no longer; give a MIDI file as music-gpt "
             "wrote it."
-        ) from None
+        )
     if not isinstance(settings.get("seed"), int) or "prompt_sha256" not in settings:
         raise InputError(
             f"{path} does not tell all that made it: an older music-gpt wrote it, or it holds a "
             "part that was redone; make it with the words that made it first."
         )
-    return dict(settings)
+    return settings
+
+
+def _read_settings(path: str | Path) -> dict[str, Any] | None:
+    """The settings in a MIDI file, if it holds any."""
+    limits = MidiLimits()
+    data = unpack(read_file(path, limits), limits)
+    place = data.find(f"{MARK}{{".encode())
+    text = data[place + len(MARK) :].decode("utf-8", "replace") if place >= 0 else ""
+    try:
+        return dict(json.JSONDecoder().raw_decode(text)[0])
+    except (ValueError, RecursionError):
+        return None
+
+
+def composed_part(path: str | Path) -> tuple[float, float] | None:
+    """From which second to which the music in a MIDI file was composed; None for all, or unknown.
+
+    The rest is the prompt or, where a part was redone, what stood around it.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    settings = _read_settings(path) or {}
+    redone, heard = settings.get("redo"), settings.get("prompt_heard")
+    if isinstance(redone, list) and len(redone) == 2 and all(type(n) is float for n in redone):
+        return redone[0], redone[1]
+    if not isinstance(heard, str):
+        return None
+    try:
+        seam = _start(path, heard).seam / FRAMES_PER_SECOND
+    except InputError:  # what is damaged tells nothing
+        return None
+    return (seam, math.inf) if seam > 0 else None
+
+
+def notes_within(notes: Notes, part: tuple[float, float]) -> Notes:
+    """Those that are struck in a part of a file, whose times are whole milliseconds."""
+    first, last = (edge - _A_MOMENT for edge in part)
+    return notes[(notes["start"] >= first) & (notes["start"] < last)]
 
 
 # --- the prompt ---------------------------------------------------------------------------------
@@ -97,8 +132,7 @@ def prompt_from_file(path: str | Path, settings: Mapping[str, Any]) -> Prompt:
     if not start.seam:
         return Prompt(np.zeros(0, NOTE_DTYPE), start)
     seam = start.seam / FRAMES_PER_SECOND
-    notes = read_piece(path).sounding_notes
-    notes = notes[notes["start"] < seam - _A_MOMENT].copy()
+    notes = notes_within(read_piece(path).sounding_notes, (0.0, seam)).copy()
     notes["end"] = np.minimum(notes["end"], seam)
     place = {int(pitch): i for i, pitch in enumerate(notes["pitch"])}
     if not place.keys() >= start.onsets.keys():

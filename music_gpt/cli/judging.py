@@ -1,0 +1,196 @@
+"""Words on the command line -> figures: the verbs evaluate and originality."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from jsonargparse import Namespace
+
+from music_gpt.cli.parsing import Parser
+from music_gpt.cli.words import Verb, add_tracks, part_words, print_json, read_chosen, say
+from music_gpt.config import ENGINES
+from music_gpt.errors import InputError
+
+if TYPE_CHECKING:
+    from music_gpt.metrics.continuations import SampleReport
+    from music_gpt.network.model import GPT
+    from music_gpt.tokens.corpus import Corpus, Split
+
+
+def add_evaluate() -> Verb:
+    """`music-gpt evaluate`."""
+    verb = Parser()
+    verb.add_argument("--tokens", type=str, required=True, help="Tokens folder.")
+    verb.add_argument("--split", type=str, default="validation", help="Which split to score.")
+    verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
+    verb.add_argument("--window", type=int, default=None, help="Tokens seen at once, at most.")
+    verb.add_argument("--max-tokens", type=int, default=0, help="Score about so many; 0 for all.")
+    verb.add_argument(
+        "--sliding", action="store_true", help="Also slide the window by half (twice the time)."
+    )
+    verb.add_argument(
+        "--ngram", action="store_true", help="Also score an order-2 n-gram of the train split."
+    )
+    verb.add_argument(
+        "--precision",
+        choices=["auto", "bf16", "fp32"],
+        default="auto",
+        help="Arithmetic; auto is bf16 where the machine multiplies it.",
+    )
+    verb.add_argument("--device", type=str, default="auto", help="auto, cpu, cuda or mps.")
+    verb.add_argument(
+        "--samples",
+        type=int,
+        default=0,
+        help="Also compose so many continuations, and compare them with the music of the split.",
+    )
+    verb.add_argument("--sample-seconds", type=float, default=30.0, help="Seconds of each.")
+    verb.add_argument(
+        "--engine",
+        choices=list(ENGINES),
+        default="torch",
+        help="What composes them; auto takes the quickest that is installed.",
+    )
+    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
+    return "evaluate", verb, evaluate
+
+
+def add_originality() -> Verb:
+    """`music-gpt originality`."""
+    verb = Parser()
+    verb.add_argument("midi", type=str, help="MIDI file.")
+    verb.add_argument(
+        "--tokens", type=str, default=None, help="Tokens folder whose training music to look in."
+    )
+    verb.add_argument(
+        "--index",
+        type=str,
+        default=None,
+        help="Without the tokens: originality.npz, or the folder of a run that has it.",
+    )
+    add_tracks(verb)
+    verb.add_argument(
+        "--whole",
+        action="store_true",
+        help="Look at all of a file that music-gpt wrote, not only at what was composed in it.",
+    )
+    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
+    return "originality", verb, originality
+
+
+# --- the verbs --------------------------------------------------------------------------------
+
+
+def evaluate(args: Namespace) -> None:
+    """Measure how well a checkpoint foretells a split."""
+    from music_gpt.metrics.continuations import require_samples
+    from music_gpt.metrics.likelihood import require_max_tokens
+    from music_gpt.network.checkpoint import load_checkpoint
+    from music_gpt.network.model import resolve_device
+    from music_gpt.tokens.corpus import Corpus
+
+    # 1. what can be refused, before minutes of scoring
+    require_max_tokens(args.max_tokens)
+    device = resolve_device(args.device)
+    corpus = Corpus.open(args.tokens)
+    split = corpus.split(args.split)
+    if args.samples:
+        require_samples(split, args.samples, args.sample_seconds)
+    # 2. likelihoods, and continuations where they are asked for
+    model, card = load_checkpoint(args.checkpoint)
+    about = {"checkpoint": card["file"], "sha256": card["sha256"], "split": args.split}
+    result = about | _scored(args, model.to(device), corpus)
+    told, interrupted = _evaluated(result), ""
+    if args.samples:
+        try:
+            report = _sampled(args, model, card, split)
+            result["samples"] = report.to_dict()
+            told = f"{told}\n{report.table()}"
+            interrupted = "what had been composed was compared" if report.interrupted else ""
+        except KeyboardInterrupt:  # the likelihoods are there all the same
+            interrupted = "too little had been composed to be compared"
+    print_json(result) if args.json else say(told)
+    if interrupted:
+        raise KeyboardInterrupt(f"Interrupted; {interrupted}.")
+
+
+def originality(args: Namespace) -> None:
+    """Find the longest run of notes that a piece shares with the training music."""
+    from music_gpt.composing.provenance import composed_part, notes_within
+    from music_gpt.tokens.originality import CERTAIN_NOTES, OriginalityIndex
+
+    if (args.tokens is None) == (args.index is None):
+        raise InputError("Give --tokens or --index, one of them: where the training music is.")
+    notes = read_chosen(args.midi, args.tracks).sounding_notes
+    part = None if args.whole else composed_part(args.midi)
+    if part is not None:
+        notes = notes_within(notes, part)
+    run = OriginalityIndex.open(args.tokens or args.index).longest_run(notes)
+    if args.json:
+        first, last = part or (None, None)
+        composed = {"from_seconds": first, "to_seconds": None if last == math.inf else last}
+        shared = None if run is None else run.to_dict()
+        print_json({"file": args.midi, "composed": composed if part else None, "shared": shared})
+        return
+    if part is not None:
+        say(f"Only what was composed, {part_words(part)}, is looked at; --whole takes all.")
+    none = f"no {CERTAIN_NOTES} notes in a row are as in the training music."
+    say(f"{args.midi}: {run or none}")
+
+
+# --- their parts ------------------------------------------------------------------------------
+
+
+def _scored(args: Namespace, model: GPT, corpus: Corpus) -> dict[str, Any]:
+    """The likelihoods of a split that the flags ask for."""
+    from music_gpt.metrics.likelihood import (
+        likelihood,
+        ngram_nats_per_token,
+        sliding_nats_per_token,
+    )
+    from music_gpt.network.model import use_bf16
+
+    split, device = corpus.split(args.split), next(model.parameters()).device.type
+    how: dict[str, Any] = {
+        "window": args.window,
+        "max_tokens": args.max_tokens,
+        "bf16": use_bf16(args.precision, device),
+        "progress": True,
+    }
+    scores = likelihood(model, split, **how).to_dict()
+    if args.sliding:
+        scores["sliding_nats_per_token"] = round(sliding_nats_per_token(model, split, **how), 4)
+    if args.ngram:
+        plain = ngram_nats_per_token(corpus.split("train"), split)
+        scores["ngram_nats_per_token"] = round(plain, 4)
+    return scores
+
+
+def _sampled(args: Namespace, model: GPT, card: dict[str, Any], split: Split) -> SampleReport:
+    """Continuations of prompts from `split`, composed and compared."""
+    from music_gpt.composing.pianist import Pianist
+    from music_gpt.generation.engines import choose_engine
+    from music_gpt.metrics.continuations import sample
+    from music_gpt.tokens.originality import OriginalityIndex
+
+    try:
+        index = OriginalityIndex.open(args.tokens)
+    except InputError as error:
+        say(f"What is shared with the training music is not told: {error}")
+        index = None
+    pianist = Pianist(model, card, engine=choose_engine(model, card["sha256"], args.engine))
+    return sample(pianist, split, args.samples, args.sample_seconds, index=index, progress=True)
+
+
+def _evaluated(result: dict[str, Any]) -> str:
+    units = {
+        "nats_per_token": "nats/token",
+        "nats_per_note": "nats/note",
+        "nats_per_second": "nats/second",
+        "accuracy": "of the tokens foretold",
+        "sliding_nats_per_token": "nats/token with the sliding window",
+        "ngram_nats_per_token": "nats/token of an order-2 n-gram",
+    }
+    head = f"{result['checkpoint']} on {result['tokens']:,} tokens of {result['split']}:"
+    return "\n".join([head, *(f"{result[k]:8.4f} {u}" for k, u in units.items() if k in result)])
