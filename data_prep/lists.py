@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from data_prep.collect import Collection
-from music_gpt.config import PrepareConfig
+from music_gpt.config.preparing import PrepareConfig
 from music_gpt.errors import InputError
-from music_gpt.tokens.corpus import SPLITS
+from music_gpt.tokens.card import SPLITS
 
 MAESTRO_LICENCE = "CC BY-NC-SA 4.0"
 MAESTRO_KIND = "performance-disklavier"

@@ -28,13 +28,14 @@ from data_prep.report import Outcome, build_report, sample_places
 from data_prep.report_page import report_page
 from data_prep.similar import Pairs, similar_pairs
 from data_prep.split import alike, assign_splits, composition_names, compositions
-from music_gpt.config import PrepareConfig
+from music_gpt.config.preparing import PrepareConfig
 from music_gpt.errors import InputError
-from music_gpt.files import LOCK, locked, plain_errors
+from music_gpt.files import locked
+from music_gpt.folders import TOKENS, require_room
+from music_gpt.folders import TOKENS_CACHE as CACHE
+from music_gpt.tokens.card import CARD, SPLITS
 from music_gpt.tokens.corpus import (
-    CARD,
     PIECES,
-    SPLITS,
     TOKENIZER,
     UNFINISHED,
     CorpusWriter,
@@ -44,13 +45,12 @@ from music_gpt.tokens.corpus import (
 from music_gpt.tokens.events import decode_ids
 from music_gpt.tokens.originality import INDEX_FILE, IndexWriter
 
-CACHE = ".music-gpt-cache"
 REPORT = "report.json"
 REPORT_PAGE = "report.html"
 _OURS = re.compile(
     "|".join(
         [
-            *map(re.escape, (CARD, CACHE, LOCK, UNFINISHED, TOKENIZER, PIECES)),
+            *map(re.escape, (CARD, CACHE, UNFINISHED, TOKENIZER, PIECES)),
             *map(re.escape, (REPORT, REPORT_PAGE, INDEX_FILE)),
             *(rf"{split}-[0-9]+\.bin|index-{split}\.npy" for split in SPLITS),
         ]
@@ -72,7 +72,7 @@ def prepare(
     midi, out, config = Path(midi), Path(out), config or PrepareConfig()
     began = time.monotonic()
     show: Progress = _Bar() if progress else _nothing
-    _check_out(out)
+    require_room(out, TOKENS, _OURS)
     found = collect(midi, skip=out, progress=show)
     lists = read_lists(midi, found, config)
     with _writing_to(out), locked(out, "prepare"):
@@ -250,23 +250,6 @@ def _nothing_left(midi: Path, left_out: Sequence[LeftOut]) -> str:
         f"No piece of {midi} is left ({reasons}), for example {left_out[0].name}: "
         f"{left_out[0].reason}"
     )
-
-
-def _check_out(out: Path) -> None:
-    """Never write into a folder that holds anything else: it would be replaced or removed."""
-    with plain_errors(out):  # a name may be too long to ask for
-        if out.exists() and not out.is_dir():
-            raise InputError(
-                f"{out} is a file, but the tokens go into a folder; choose another name."
-            )
-        names = sorted(entry.name for entry in out.iterdir()) if out.is_dir() else []
-    foreign = [name for name in names if not _OURS.fullmatch(name)]
-    if not {CARD, CACHE, LOCK, UNFINISHED} & set(names):
-        foreign = names
-    if foreign:
-        raise InputError(
-            f"The folder {out} holds other files ({foreign[0]}); choose a new or empty folder."
-        )
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from data_prep.encode import Facts
 from data_prep.lists import Lists
 from data_prep.similar import Pairs
 from data_prep.split import SAME_RECORDING, highest_across_splits
-from music_gpt.tokens.corpus import SPLITS
+from music_gpt.tokens.card import SPLITS
 from music_gpt.tokens.originality import shared_run
 
 N_SAMPLES = 10

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from data_prep.similar import Pairs
 from music_gpt.arrays import Ints
-from music_gpt.tokens.corpus import SPLITS
+from music_gpt.tokens.card import SPLITS
 
 Links = npt.NDArray[np.int32]
 

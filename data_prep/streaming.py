@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from music_gpt.errors import InputError
-from music_gpt.tokens.corpus import CARD, PIECES, TOKENIZER, Corpus, Split
+from music_gpt.tokens.card import CARD
+from music_gpt.tokens.corpus import PIECES, TOKENIZER, Corpus, Split
 
 CHUNK_BYTES = 64_000_000
 """LitData's own advice: large enough to fetch at full speed, small enough to begin soon."""

@@ -14,7 +14,8 @@ PACKAGE = ROOT / "music_gpt"
 
 READING_ORDER = [
     *("errors", "process", "arrays", "files", "folders", "checking", "keys"),
-    *("config", "settings", "hashing", "notes"),
+    *("config.model", "config.training", "config.preparing", "config.sampling", "config.page"),
+    *("settings", "hashing", "notes"),
     *("report.html", "report.drawing"),
     *("midi.files", "midi.mending", "midi.timing", "midi.piece"),
     *("tokens.events", "tokens.tokenizer", "tokens.card", "tokens.corpus"),

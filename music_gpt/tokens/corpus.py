@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,25 +25,38 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from music_gpt.arrays import Ids
+from music_gpt.arrays import Ids, read_array
 from music_gpt.errors import InputError
+from music_gpt.files import is_file, opened, read_bytes, shown
+from music_gpt.folders import TOKENS_UNFINISHED
+from music_gpt.tokens.card import (
+    CARD,
+    FORMAT,
+    SPLITS,
+    VERSION,
+    card_sha256,
+    damaged,
+    read_card,
+    shard_name,
+)
 from music_gpt.tokens.events import VOCAB_SIZE, vocabulary_hash
 
-FORMAT = "music-gpt tokens"
-VERSION = 1
-SPLITS = ("train", "validation", "test")
 SHARD_TOKENS = 100_000_000
 
 IDS = np.dtype("<u2")
 INDEX = np.dtype(
     [("shard", "<u4"), ("start", "<u8"), ("length", "<u4"), ("notes", "<u4"), ("seconds", "<f8")]
 )
-CARD = "corpus.json"
 TOKENIZER = "tokenizer.json"
 PIECES = "pieces.jsonl"
-UNFINISHED = ".music-gpt-writing"
+UNFINISHED = TOKENS_UNFINISHED
 
-SHARD_NAME = re.compile(rf"({'|'.join(SPLITS)})-\d{{5,}}\.bin")
+MOST_FILE_BYTES = 1 << 42
+"""Of any file in the folder."""
+MOST_LINE_BYTES = 1 << 20
+"""Of what is told of one piece."""
+MOST_HEAD_BYTES = 1 << 12
+"""In front of the numbers of an index."""
 
 
 class Split:
@@ -58,7 +70,7 @@ class Split:
         self.path = path
         self.name = name
         self.card = card
-        index = _read_index(path / f"index-{name}.npy")
+        index = _read_index(path, name, card)
         self.shard: npt.NDArray[np.uint32] = np.ascontiguousarray(index["shard"])  # (N,)
         self.start: npt.NDArray[np.uint64] = np.ascontiguousarray(index["start"])  # (N,)
         self.length: npt.NDArray[np.uint32] = np.ascontiguousarray(index["length"])  # (N,)
@@ -104,22 +116,29 @@ class Split:
     def records(self) -> list[dict[str, Any]]:
         """The line of each piece in pieces.jsonl (read once): file, composition, source, ..."""
         if self._records is None:
-            lines = _read_text(self.path / PIECES).splitlines()
-            records = [json.loads(line) for line in lines]
-            self._records = [record for record in records if record["split"] == self.name]
+            self._records = _read_records(self.path, self.name, len(self))
         return self._records
 
     @property
     def names(self) -> list[str]:
         """The file from which each piece was made."""
-        return [str(record["file"]) for record in self.records]
+        return [str(record.get("file", "")) for record in self.records]
 
     def _check(self) -> None:
-        """Raise `InputError` unless every piece lies inside its shard."""
+        """Raise `InputError` unless every piece lies inside its shard, and the sums are right."""
         sizes = np.array([len(shard) for shard in self.shards], dtype=np.uint64)
-        inside = len(self) == self.card["pieces"] and bool((self.shard < len(sizes)).all())
-        if not inside or (self.start + self.length > sizes[self.shard]).any():
-            raise InputError(_damaged(self.path, f"index-{self.name}.npy"))
+        right = bool(
+            (self.shard < len(sizes)).all()
+            and (self.length > 0).all()
+            and np.isfinite(self.seconds).all()
+            and (self.seconds >= 0).all()
+            and (self.n_tokens, self.n_notes) == (self.card["tokens"], self.card["notes"])
+        )
+        if right:
+            behind = sizes[self.shard] - self.start  # `start + length` could go round at 2**64
+            right = bool(((self.start < sizes[self.shard]) & (self.length <= behind)).all())
+        if not right:
+            raise InputError(damaged(self.path, f"index-{self.name}.npy"))
 
 
 class Corpus:
@@ -137,7 +156,7 @@ class Corpus:
         another vocabulary, or if a file of it is missing or has the wrong size.
         """
         path = Path(path)
-        corpus = cls(path, _read_card(path))
+        corpus = cls(path, read_card(path))
         for name in corpus.splits:
             corpus.split(name)
         return corpus
@@ -171,8 +190,10 @@ class Corpus:
         """
         checksums = _checksums(self.card)
         for name, expected in checksums.items():
-            if not (self.path / name).is_file() or sha256_of(self.path / name) != expected:
-                raise InputError(_damaged(self.path, name))
+            if name == CARD:
+                continue  # compared when it was opened
+            if not is_file(self.path / name) or sha256_of(self.path / name) != expected:
+                raise InputError(damaged(self.path, name))
         n_bytes = sum((self.path / name).stat().st_size for name in checksums)
         return {"files": len(checksums), "bytes": n_bytes}
 
@@ -239,6 +260,7 @@ class CorpusWriter:
         small = {name: sha256_of(self._beside / name) for name in (PIECES, *texts, *self._others)}
         head = {"format": FORMAT, "version": VERSION, "vocabulary_hash": vocabulary_hash()}
         whole = {**head, "splits": splits, "files": small, **card}
+        small[CARD] = card_sha256(whole)
         (self._beside / CARD).write_text(json_text(whole), encoding="utf-8", newline="\n")
         self._move_into_place()
         return whole
@@ -311,7 +333,7 @@ class _SplitWriter:
 
     def _next_shard(self) -> None:
         self._close_shard()
-        name = f"{self.name}-{len(self.shards):05d}.bin"
+        name = shard_name(self.name, len(self.shards))
         self.shards.append({"file": name, "tokens": 0})
         self._file = (self.folder / name).open("wb")
         self._digest = hashlib.sha256()
@@ -340,7 +362,7 @@ def tokenizer_text() -> str:
 
 def sha256_of(path: Path) -> str:
     """Checksum of a file, as hexadecimal digits."""
-    with path.open("rb") as file:
+    with opened(path, MOST_FILE_BYTES) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -356,88 +378,49 @@ def json_text(value: Any) -> str:
     return text.getvalue() + "\n"
 
 
-def _read_card(path: Path) -> dict[str, Any]:
-    if not path.is_dir():
-        raise InputError(
-            f"There is no tokens folder at {path}; make one with `music-gpt prepare` from a folder "
-            "of MIDI files."
-        )
-    if not (path / CARD).is_file():
-        raise InputError(
-            f"The folder {path} holds no finished corpus ({CARD} is missing); make it, or go on "
-            "with an interrupted one, with `music-gpt prepare`."
-        )
+def _read_index(path: Path, name: str, card: Mapping[str, Any]) -> npt.NDArray[np.void]:
+    """Where the pieces of a split lie: (N,) of dtype `INDEX`, N as the card says."""
+    file = path / f"index-{name}.npy"
     try:
-        card = json.loads(_read_text(path / CARD))
-    except (ValueError, RecursionError):
-        raise InputError(_damaged(path, CARD)) from None
-    if not isinstance(card, dict) or card.get("format") != FORMAT:
-        raise InputError(
-            f"{path / CARD} is not the card of a tokens folder; choose another folder."
-        )
-    if card.get("version") != VERSION:
-        raise InputError(
-            f"The tokens folder {path} has format version {card.get('version')}, but this program "
-            f"reads version {VERSION}; run `music-gpt prepare` again."
-        )
-    if card.get("vocabulary_hash") != vocabulary_hash():
-        raise InputError(
-            f"The tokens folder {path} was written with another vocabulary (hash "
-            f"{str(card.get('vocabulary_hash'))[:12]}, here {vocabulary_hash()[:12]}), so its ids "
-            "mean other events; run `music-gpt prepare` again with this version."
-        )
-    if not _is_card(card):
-        raise InputError(_damaged(path, CARD))
-    return card
-
-
-def _is_card(card: Mapping[str, Any]) -> bool:
-    """Whether the parts that are read have their form: a card may come from anywhere."""
-    try:
-        shards = [shard for split in card["splits"].values() for shard in split["shards"]]
-        counts = [split["pieces"] for split in card["splits"].values()]
-        counts += [shard["tokens"] for shard in shards]
-        names = [shard["file"] for shard in shards]
-        sums = [split["index_sha256"] for split in card["splits"].values()]
-        sums += [shard["sha256"] for shard in shards] + list(card["files"].values())
-    except (AttributeError, KeyError, TypeError):
-        return False
-    return (
-        all(isinstance(n, int) and n > 0 for n in counts)
-        and all(isinstance(text, str) for text in sums)
-        # a name is no path: what lies outside the folder is not read
-        and all(isinstance(file, str) and SHARD_NAME.fullmatch(file) for file in names)
-        and all(name in SPLITS for name in card["splits"])
-        and all(Path(name).name == name for name in card["files"])
-    )
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise InputError(_damaged(path.parent, path.name)) from None
-
-
-def _read_index(path: Path) -> npt.NDArray[np.void]:
-    try:
-        index: npt.NDArray[np.void] = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        raise InputError(_damaged(path.parent, path.name)) from None
-    if index.dtype != INDEX or index.ndim != 1:
-        raise InputError(_damaged(path.parent, path.name))
+        data = read_bytes(file, card["pieces"] * INDEX.itemsize + MOST_HEAD_BYTES)
+        index: npt.NDArray[np.void] = read_array(data)
+    except ValueError:
+        raise InputError(damaged(path, file.name)) from None
+    whole = hashlib.sha256(data).hexdigest() == card["index_sha256"]
+    if not whole or index.dtype != INDEX or index.shape != (card["pieces"],):
+        raise InputError(damaged(path, file.name))
     return index
 
 
 def _map_shard(path: Path, shard: Mapping[str, Any]) -> np.memmap[Any, np.dtype[np.uint16]]:
-    file = path / str(shard["file"])
-    if not file.is_file() or file.stat().st_size != 2 * int(shard["tokens"]):
-        raise InputError(_damaged(path, file.name))
-    return np.memmap(file, dtype=IDS, mode="r")
+    file = path / shard["file"]
+    try:
+        if is_file(file) and file.stat().st_size == IDS.itemsize * shard["tokens"]:
+            return np.memmap(file, dtype=IDS, mode="r")
+    except OSError as error:  # it may not be read, or too many are open
+        raise InputError(f"{shown(file)} cannot be read ({error.strerror}).") from error
+    raise InputError(damaged(path, file.name))
+
+
+def _read_records(path: Path, name: str, n: int) -> list[dict[str, Any]]:
+    """The lines of the `n` pieces of a split, in order."""
+    records = []
+    try:
+        with opened(path / PIECES, MOST_FILE_BYTES) as file:
+            while line := file.readline(MOST_LINE_BYTES):
+                record = json.loads(line)
+                if record["split"] == name:
+                    records.append(record)
+        whole = [record["number"] for record in records] == list(range(n))
+    except (ValueError, LookupError, TypeError, RecursionError):
+        whole = False
+    if not whole:
+        raise InputError(damaged(path, PIECES))
+    return records
 
 
 def _checksums(card: Mapping[str, Any]) -> dict[str, str]:
-    """File name -> checksum, for every file but the card itself."""
+    """File name -> checksum, for every file; that of the card is of the rest of it."""
     sums = dict(card["files"])
     for name, split in card["splits"].items():
         sums[f"index-{name}.npy"] = split["index_sha256"]
@@ -448,11 +431,4 @@ def _checksums(card: Mapping[str, Any]) -> dict[str, str]:
 def require_events(ids: npt.NDArray[np.integer], split: Split) -> None:
     """Raise `InputError` if there is an id beyond the vocabulary: bits of a shard have changed."""
     if ids.size and int(ids.max()) >= VOCAB_SIZE:
-        raise InputError(_damaged(split.path, f"a shard of the {split.name} split"))
-
-
-def _damaged(path: Path, name: str) -> str:
-    return (
-        f"{name} in the tokens folder {path} is missing or is not what was written there; run "
-        "`music-gpt prepare` again, or copy the folder anew."
-    )
+        raise InputError(damaged(split.path, f"a shard of the {split.name} split"))
