@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import os
+import sys
+import tracemalloc
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +15,7 @@ from small import melody, run_config
 
 import music_gpt.tokens.originality as module
 from data_prep.prepare import prepare
-from music_gpt.config import PrepareConfig
+from music_gpt.config.preparing import PrepareConfig
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import make_notes, write_midi
 from music_gpt.notes import Notes
@@ -295,6 +300,53 @@ def test_a_damaged_index_is_told_in_a_sentence(tokens: Path, tmp_path: Path, dam
         np.savez(file, **held)
     with pytest.raises(InputError, match="no index of this version, or is damaged"):
         OriginalityIndex.open(file)
+
+
+@pytest.mark.parametrize("kind", ["packed", "sparse", "claims"])
+def test_an_index_that_would_fill_the_memory_is_refused_before_it_does(
+    tokens: Path, tmp_path: Path, kind: str
+) -> None:
+    file = tmp_path / INDEX_FILE
+    with np.load(tokens / INDEX_FILE) as arrays:
+        held = {name: arrays[name] for name in arrays.files}
+    if kind == "packed":
+        held["names"] = np.zeros(50_000_000, np.uint8)
+        np.savez_compressed(file, **held)
+        assert file.stat().st_size < 1_000_000
+    elif kind == "sparse":
+        file.write_bytes((tokens / INDEX_FILE).read_bytes())
+        os.truncate(file, 1 << 40)
+    else:
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, array in held.items():
+                data = io.BytesIO()
+                np.save(data, array)
+                row = f"({len(array)},".encode()
+                claims = (
+                    data.getvalue()
+                    .replace(row, f"({10**12},".encode())
+                    .replace(b" " * 12 + b"\n", b"\n", 1)
+                )
+                archive.writestr(f"{name}.npy", claims)
+    tracemalloc.start()
+    with pytest.raises(InputError, match="no index of this version, or is damaged"):
+        OriginalityIndex.open(file)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in folders")
+def test_a_pipe_in_place_of_an_index_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / INDEX_FILE)
+    with pytest.raises(InputError, match="no index of the training music"):
+        OriginalityIndex.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b"])
+def test_a_name_that_nothing_has_is_told_in_a_sentence(name: str) -> None:
+    with pytest.raises(InputError, match="no index of the training music"):
+        OriginalityIndex.open(name)
 
 
 def test_whatever_bytes_change_it_is_opened_or_told_in_a_sentence(

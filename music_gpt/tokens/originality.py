@@ -11,8 +11,6 @@ figures, which leave out up to 22 notes at its ends.
 from __future__ import annotations
 
 import shutil
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,12 +19,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from music_gpt.arrays import Ids, Ints
+from music_gpt.arrays import Ids, Ints, read_arrays
 from music_gpt.errors import InputError
-from music_gpt.files import whole_file
+from music_gpt.files import is_file, is_folder, opened, whole_file
 from music_gpt.hashing import Hashes, window_hashes
 from music_gpt.midi.piece import PieceLike, as_piece
 from music_gpt.notes import Notes
+from music_gpt.tokens.card import CARD
 from music_gpt.tokens.corpus import Corpus
 from music_gpt.tokens.events import (
     FRAMES_PER_SECOND,
@@ -48,11 +47,9 @@ CHORD_FRAMES = 2
 """Notes that begin within 20 ms of the one before begin together."""
 COMMON_FIGURE = 256
 """A figure that is kept more often is everybody's, as repeated notes and scales are."""
-_UNREADABLE = (
-    *(OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, MemoryError),
-    *(zipfile.BadZipFile, zlib.error),
-)
-"""What a damaged archive raises in numpy and in Python's zipfile."""
+MOST_BYTES = 1 << 30
+"""Of an index: that of two billion notes."""
+_ARRAYS = ("form", "hashes", "steps", "counts", "names")
 _HASH_BYTES = 5
 _MOST_WAITING = 1 << 14
 _LONGEST_STEP = np.iinfo(np.uint16).max
@@ -269,22 +266,14 @@ class OriginalityIndex:
         Raises `InputError` if there is none, or it is not what was written.
         """
         path = Path(path)
-        file = path / INDEX_FILE if path.is_dir() else path
-        if not file.is_file():
+        file = path / INDEX_FILE if is_folder(path) else path
+        if not is_file(file):
             raise InputError(
                 f"There is no index of the training music at {file}; `music-gpt prepare` writes "
                 f"{INDEX_FILE} into its tokens folder, so run it again, or give another place."
             )
-        try:
-            with file.open("rb") as opened, np.load(opened, allow_pickle=False) as arrays:
-                held = {name: arrays[name] for name in arrays.files}
-            hashes, steps, counts, names = _checked(held)
-        except _UNREADABLE:
-            raise InputError(
-                f"{file} is no index of this version, or is damaged; run `music-gpt prepare` "
-                "again, or copy it anew."
-            ) from None
-        training = Corpus.open(path).split("train") if (path / "corpus.json").is_file() else None
+        hashes, steps, counts, names = _read(file)
+        training = Corpus.open(path).split("train") if is_file(path / CARD) else None
         if training is not None and len(training) != len(names):
             raise InputError(
                 f"{file} is not the index of the pieces beside it; run `music-gpt prepare` again."
@@ -390,11 +379,25 @@ class _Query:
                 yield first + begin, end - begin + 1
 
 
+def _read(file: Path) -> tuple[Hashes, Ints, Ints, list[str]]:
+    """Hashes, steps, counts and names of an index; `InputError` if it is none."""
+    try:
+        with opened(file, MOST_BYTES) as arrays:
+            return _checked(read_arrays(arrays, _ARRAYS))
+    except ValueError:
+        raise InputError(
+            f"{file} is no index of this version, or is damaged; run `music-gpt prepare` again, or "
+            "copy it anew."
+        ) from None
+
+
 def _checked(held: dict[str, npt.NDArray[Any]]) -> tuple[Hashes, Ints, Ints, list[str]]:
     """Hashes, steps, counts and names in the arrays of a file; `ValueError` if they are none."""
     if held["form"].tolist() != [FIGURE_INTERVALS, FIGURE_STEP, CHORD_FRAMES]:
         raise ValueError
     kept, steps, counts = held["hashes"], held["steps"], held["counts"]
+    if counts.dtype != np.uint32 or counts.ndim != 1:
+        raise ValueError
     names = held["names"].tobytes().decode().split("\0") if len(counts) else []
     n_figures = int(counts.sum())
     forms = [(kept, np.uint8, (n_figures, _HASH_BYTES)), (steps, np.uint16, (n_figures,))]
@@ -407,9 +410,16 @@ def _checked(held: dict[str, npt.NDArray[Any]]) -> tuple[Hashes, Ints, Ints, lis
     return hashes, steps.astype(np.int64), counts.astype(np.int64), names
 
 
+def require_whole_index(tokens: str | Path) -> None:
+    """Raise `InputError` if a tokens folder has an index that is damaged."""
+    source = Path(tokens) / INDEX_FILE
+    if is_file(source):
+        _read(source)
+
+
 def copy_index(tokens: str | Path, folder: str | Path) -> None:
     """Lay the index of a tokens folder, if it has one, beside the checkpoints in `folder`."""
     source = Path(tokens) / INDEX_FILE
-    if source.is_file():
+    if is_file(source):
         with whole_file(Path(folder) / INDEX_FILE) as beside:
             shutil.copyfile(source, beside)
