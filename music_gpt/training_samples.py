@@ -8,18 +8,15 @@ its end some seconds, if that is more), and nothing that goes wrong with them en
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
 from music_gpt.composing.composition import Composition
 from music_gpt.composing.pianist import Pianist
-from music_gpt.config import RunConfig
-from music_gpt.errors import InputError
+from music_gpt.config.training import RunConfig
 from music_gpt.files import plain_errors, whole_file
 from music_gpt.midi.piece import cut_notes, write_midi
 from music_gpt.network.model import GPT
@@ -27,7 +24,7 @@ from music_gpt.notes import Notes
 from music_gpt.report.drawing import piano_roll_png
 from music_gpt.tokens.corpus import Corpus
 from music_gpt.tokens.events import decode_ids
-from music_gpt.training.progress import Moment
+from music_gpt.training.progress import Moment, sentence, tell
 from music_gpt.training.run_folder import SAMPLES
 from music_gpt.training.run_report import SAMPLES_LIST
 
@@ -81,8 +78,8 @@ class Listening:
         try:
             cut_off = self._play(model, moment.step, began + COMPOSING * allowed)
             self._cost = min(2 * self._cost, LONGEST) if cut_off else self._cost
-        except (InputError, RuntimeError, OSError) as error:  # torch's want of memory is the second
-            self._say("missing", f"Samples are missing: {str(error).splitlines()[0]}")
+        except Exception as error:  # no sample is worth the end of a run
+            self._say("missing", f"Samples are missing: {sentence(error)}")
         took = time.monotonic() - began
         self._spent, self._cost = self._spent + took, max(self._cost, took)
 
@@ -136,10 +133,10 @@ class Listening:
         write_audio(notes, path)
         return True
 
-    def _say(self, matter: str, sentence: str) -> None:
+    def _say(self, matter: str, text: str) -> None:
         """Say it above the progress bar, once for each matter."""
         if matter not in self._said:
-            tqdm.write(sentence, file=sys.stderr)
+            tell(text)
         self._said.add(matter)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import subprocess
 import sys
@@ -83,28 +84,52 @@ def test_tensorboard_that_is_not_installed_is_missed_before_the_first_step(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    "error", [InputError("No room."), OSError(28, "full"), KeyError("pieces")], ids=repr
+)
 def test_a_report_that_cannot_be_written_is_told_once_and_ends_nothing(
-    tokens: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tokens: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
 ) -> None:
-    (tmp_path / "report.html").mkdir()
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(progress, "write_report", fails)
     result = train(tokens, tmp_path, run_config(max_steps=6, validate_every_steps=2))
     assert result["finished"]
     assert capsys.readouterr().err.count("The report is missing: ") == 1
 
 
+@pytest.mark.parametrize("writes", ["__init__", "add_scalar", "close"])
 def test_a_disk_that_takes_no_more_events_ends_nothing(
     tokens: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    writes: str,
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter.add_scalar", full)
+    monkeypatch.setattr(f"torch.utils.tensorboard.SummaryWriter.{writes}", full)
     config = run_config(max_steps=6, validate_every_steps=2, tensorboard=True)
     assert train(tokens, tmp_path, config)["finished"]
     assert capsys.readouterr().err.count("The log for TensorBoard is missing: ") == 1
+
+
+def test_a_terminal_that_is_gone_ends_nothing(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Gone(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stderr", Gone())
+    monkeypatch.setattr(progress, "write_report", None)  # and this cannot even be told
+    assert train(tokens, tmp_path, run_config(max_steps=4, validate_every_steps=2))["finished"]
 
 
 def test_the_line_tells_the_last_validation_and_the_time_that_is_left(
@@ -115,7 +140,9 @@ def test_the_line_tells_the_last_validation_and_the_time_that_is_left(
     watch.show(Measurement(40, 2.0, 900, 2.0, tokens_per_second=99.0, mfu=0.314), 0.5)
     watch.close()
     first, second = capsys.readouterr().err.split("\r")[-3:-1]
-    assert "step 20 · loss 3.000 · validation 2.500 · 1,234 tokens/s · 3 min left" in first
+    assert (
+        "| 01:00 · step 20 · loss 3.000 · validation 2.500 · 1,234 tokens/s · 3 min left" in first
+    )
     assert "loss 2.000 · validation 2.500 · 99 tokens/s · 31% MFU · 2 min left" in second
 
 

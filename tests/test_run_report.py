@@ -10,7 +10,7 @@ import pytest
 from small import run_config, tokens_folder
 from test_report import Page
 
-from music_gpt.config import RunConfig
+from music_gpt.config.training import RunConfig
 from music_gpt.training.callback import Keeper
 from music_gpt.training.run import train
 from music_gpt.training.run_folder import Measurement, append_row

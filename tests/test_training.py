@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import math
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +28,7 @@ from music_gpt import files
 from music_gpt.errors import InputError
 from music_gpt.network.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.network.model import GPT
-from music_gpt.training import callback, progress, run_folder
+from music_gpt.training import callback, clock, progress, run_folder
 from music_gpt.training import run as training
 from music_gpt.training.callback import Keeper, Nats
 from music_gpt.training.module import Training, batch_nats
@@ -218,17 +220,27 @@ def test_a_run_bound_by_minutes_ends_cooled_down(tokens: Path, tmp_path: Path) -
     assert float(log_of(tmp_path / "run")[-1]["learning_rate_factor"]) < 0.2
 
 
+@pytest.mark.parametrize("where", ["in a step", "in a measurement"])
 def test_a_paused_process_does_not_count_as_training(
-    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    clock = iter(range(0, 10**9, 1000))
-    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
-    counting = Keeper(tmp_path, None, {}, {})
-    module = Training(random_network(), run_config(), 10.0)
-    counting._count_time(module, callback.LONGEST_STEP_SECONDS)
-    assert module.seconds == 60.0
-    counting._count_time(module, math.inf)
-    assert module.seconds == 1060.0
+    slept = list[float]()
+    monkeypatch.setattr(clock.time, "monotonic", lambda: time.perf_counter() + sum(slept))
+    owner, name = (Training, "training_step") if where == "in a step" else (Keeper, "_measure")
+    happens = getattr(owner, name)
+
+    def paused(*args: Any, **how: Any) -> Any:
+        slept.append(500.0)
+        return happens(*args, **how)
+
+    monkeypatch.setattr(owner, name, paused)
+    config = run_config(max_steps=6, max_minutes=8.0, validate_every_steps=2)
+    result = train(tokens, tmp_path / "run", config)
+    assert slept
+    assert result["steps"] == 6
+    assert result["minutes"] < 2
+    assert all(float(row["minutes"]) < 2 for row in log_of(tmp_path / "run"))
+    assert all(float(row["tokens_per_second"]) > 1 for row in log_of(tmp_path / "run"))
 
 
 def test_accumulated_batches_make_the_step_of_one_large_batch(tokens: Path, tmp_path: Path) -> None:
@@ -360,13 +372,19 @@ def test_a_resumed_run_keeps_the_best_of_before(
     assert load_checkpoint(tmp_path / "run" / "best.safetensors")[1]["steps"] == 5
 
 
-@pytest.fixture
-def stopped(tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run that was interrupted after 4 of 8 steps."""
-    with monkeypatch.context() as patch:
+@pytest.fixture(scope="module")
+def stopped_once(tokens: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("stopped") / "run"
+    with pytest.MonkeyPatch.context() as patch:
         at_step(4, interrupt, patch)
-        train(tokens, tmp_path / "run", run_config(max_steps=8, validate_every_steps=3))
-    return tmp_path / "run"
+        train(tokens, run, run_config(max_steps=8, validate_every_steps=3))
+    return run
+
+
+@pytest.fixture
+def stopped(stopped_once: Path, tmp_path: Path) -> Path:
+    """A run that was interrupted after 4 of 8 steps."""
+    return Path(shutil.copytree(stopped_once, tmp_path / "run"))
 
 
 def test_a_checkpoint_that_was_cut_off_gives_way_to_the_one_before(
@@ -378,6 +396,57 @@ def test_a_checkpoint_that_was_cut_off_gives_way_to_the_one_before(
     assert result["finished"]
     assert [row["step"] for row in log_of(stopped)] == ["3", "8"]
     assert "last.ckpt is not readable" in capsys.readouterr().err
+
+
+def damaged_state(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    def damage(state: dict[str, Any]) -> None:
+        *parts, last = name.split("/")
+        for part in parts:
+            state = state[int(part) if part.isdecimal() else part]  # type: ignore[index]
+        if value is None:
+            del state[last]
+        else:
+            state[last] = value
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("step", math.nan),
+        ("step", "four"),
+        ("tokens", -1),
+        ("seconds", math.inf),
+        ("best", math.nan),
+        ("rng", torch.zeros(3)),
+        ("config", []),
+        ("config/model/n_layers", "two"),
+        ("config/model/d_model", 32),
+        ("config/data/batch_size", None),
+        ("config/optim/optimizer", "sgd"),
+        ("model/head.weight", None),
+        ("model/head.weight", torch.zeros(2, 2)),
+        ("model/head.weight", torch.full((390, 16), math.nan)),
+        ("model/head.weight", "text"),
+        ("ema", {}),
+        ("optimizer/parts", []),
+        ("optimizer/parts/0/state/0/exp_avg", torch.zeros(2)),
+        ("optimizer/parts/0/state/0/exp_avg", None),
+        ("optimizer/parts/0/state/0/exp_avg", torch.full((390, 16), math.nan)),
+    ],
+    ids=lambda value: str(value)[:30].replace("\n", ""),
+)
+def test_a_checkpoint_of_wrong_values_gives_way_to_the_one_before(
+    stopped: Path, tokens: Path, capsys: pytest.CaptureFixture[str], name: str, value: Any
+) -> None:
+    state = torch.load(stopped / "last.ckpt", weights_only=True)
+    damaged_state(name, value)(state)
+    torch.save(state, stopped / "last.ckpt")
+    assert run_folder.read_resume_point(stopped)["step"] == 3
+    assert "last.ckpt is not readable" in capsys.readouterr().err
+    (stopped / "previous.ckpt").unlink()
+    refused("nothing to resume.*--init-from .*best.safetensors", tokens, stopped, resume=True)
 
 
 def test_being_killed_between_the_two_moves_loses_nothing(stopped: Path, tokens: Path) -> None:
@@ -464,6 +533,7 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(stopped: Path, tokens: Pat
 def test_what_a_start_without_a_result_left_is_written_anew(tokens: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
+    run_folder.open_run(run, run_config(), step=None)
     (run / "log.csv").write_text("step\n1\n")
     train(tokens, run, run_config(max_steps=2))
     assert [row["step"] for row in log_of(run)] == ["2"]
@@ -567,6 +637,84 @@ def test_a_disk_that_is_full_ends_the_run_with_the_checkpoint_before(
     )
     assert run_folder.read_resume_point(tmp_path / "r")["step"] == 3
     assert not list((tmp_path / "r").glob(".part*"))
+
+
+@pytest.mark.parametrize("name", ["best.safetensors", "last.safetensors", "log.csv"])
+def test_whatever_the_disk_does_not_take_the_run_goes_on_from_its_checkpoint(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    # the log is read between two of its rows, for the report
+    after = {"best.safetensors": 2, "last.safetensors": 1, "log.csv": 3}[name]
+    calls: list[Path] = []
+
+    def full(write: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(path: Path, *args: Any, **how: Any) -> Any:
+            calls.extend([path] * (path.name == name))
+            if path.name == name and len(calls) == after:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return write(path, *args, **how)
+
+        return wrapped
+
+    config = run_config(max_steps=6, validate_every_steps=3)
+    figures = iter([Nats(3.0, 12.0), Nats(2.0, 8.0), Nats(2.0, 8.0)])
+    with monkeypatch.context() as patch:
+        patch.setattr(callback, "mean_nats", lambda *_: next(figures))
+        patch.setattr(files, "_beside", full(files._beside))
+        patch.setattr(Path, "open", full(Path.open))
+        sentence = f"{name} cannot be written: the disk is full; free .*go on with --resume"
+        refused(sentence, tokens, tmp_path / "r", config)
+    saved = run_folder.read_resume_point(tmp_path / "r")["step"]
+    assert saved == (6 if name == "last.safetensors" else 3)
+    result = train(tokens, tmp_path / "r", config, resume=True)
+    assert (result["finished"], result["steps"]) == (True, 6)
+    assert load_checkpoint(tmp_path / "r" / "last.safetensors")[1]["steps"] == 6
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\x00\xff\x89PNG",
+        b"\x00\xff\x89\nPNG\n",
+        b"step,minutes,tokens\n3,0.1,\n",
+        b"step,minutes,tokens\n3,0.1\n",
+        b"step,minutes,tokens\n3,0.1,1\x000\n",
+        b"step,minutes,tokens\ninf,0.1,100\n",
+        b"date;price\n1;2\n",
+        b"step,tokens,accuracy\n",
+        b"\xff",
+    ],
+    ids=str,
+)
+def test_a_log_that_is_none_is_told_before_anything_is_written(
+    stopped: Path, tokens: Path, content: bytes
+) -> None:
+    (stopped / "log.csv").write_bytes(content)
+    (stopped / "config.yaml").write_text("mine: 1\n")
+    refused("log.csv is damaged, or not .*; move it", tokens, stopped, resume=True)
+    assert (stopped / "log.csv").read_bytes() == content
+    assert (stopped / "config.yaml").read_text() == "mine: 1\n"
+    (stopped / "log.csv").unlink()
+    assert train(tokens, stopped, run_config(max_steps=8), resume=True)["finished"]
+
+
+@pytest.mark.parametrize("rest", ["4,0.0", "\0" * 100, "4,0.1,2\udc85"])
+def test_a_last_row_that_was_cut_off_is_left_out(stopped: Path, rest: str) -> None:
+    rows = read_log(stopped)
+    with (stopped / "log.csv").open("a", encoding="utf-8", errors="replace") as file:
+        file.write(rest)
+    assert read_log(stopped) == rows
+    (stopped / "log.csv").write_text("step,minu")
+    assert read_log(stopped) == []
+
+
+def test_a_damaged_index_of_the_training_music_is_told_before_anything_is_written(
+    tmp_path: Path,
+) -> None:
+    folder = tokens_folder(tmp_path / "tokens", {"train": [60]})
+    (folder / "originality.npz").write_bytes(b"PK\x03\x04 cut off")
+    refused("originality.npz is no index of this version, or is damaged", folder, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 # --- divergence -------------------------------------------------------------------------------

@@ -162,8 +162,14 @@ def test_what_was_composed_in_time_is_kept(
 
 @pytest.mark.parametrize(
     "error",
-    [InputError("No room."), RuntimeError("CUDA out of memory\nTried ..."), OSError(28, "full")],
-    ids=["a sentence", "memory", "disk"],
+    [
+        InputError("No room."),
+        RuntimeError("CUDA out of memory\nTried ..."),
+        OSError(28, "full"),
+        ValueError(),
+        ZeroDivisionError("a fault"),
+    ],
+    ids=["a sentence", "memory", "disk", "no words", "a fault"],
 )
 def test_samples_that_fail_are_told_once_and_the_run_goes_on(
     tokens: Path,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import signal
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from music_gpt.network.checkpoint import save_checkpoint
 from music_gpt.network.model import GPT
 from music_gpt.tokens.data import Windows
 from music_gpt.tokens.events import NOTE_OFF
+from music_gpt.training.clock import RunningClock
 from music_gpt.training.module import Training, batch_nats
 from music_gpt.training.peak_flops import peak_flops
 from music_gpt.training.progress import Listener, Moment, Watch
@@ -27,12 +27,11 @@ from music_gpt.training.run_folder import (
     LAST,
     LAST_WEIGHTS,
     Measurement,
+    going_on_later,
     write_resume_point,
 )
 from music_gpt.training.stopping import StopSignals
 
-LONGEST_STEP_SECONDS = 60.0
-"""A step that seems to take longer was a paused process; it counts as this long."""
 LOG_EVERY_STEPS = 20
 
 
@@ -54,16 +53,16 @@ class Keeper(pl.Callback):
         self.measured = float(resume.get("measured", math.nan))
         self.stop_reason = ""
         self.signals = StopSignals()
-        self._first_step = True
-        self._clock = self._last_save = time.monotonic()
-        self._speed_mark = (time.monotonic(), 0)
+        self.clock = RunningClock()
+        self._counted = self._last_save = self.clock.seconds()
+        self._speed_mark = (self._counted, 0)
         self._peak = math.nan
         self._watch: Watch | None = None
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Hold the signals meanwhile, and leave the terminal as it was."""
-        with self.signals.held():
+        """Hold the signals meanwhile, watch the clock, and leave the terminal as it was."""
+        with self.signals.held(), self.clock.ticking():
             try:
                 yield
             finally:
@@ -81,8 +80,8 @@ class Keeper(pl.Callback):
         """Begin to count; Lightning's own handler of SIGTERM would end without saving."""
         module = cast(Training, pl_module)
         self.signals.take(signal.SIGTERM)
-        self._clock = self._last_save = time.monotonic()
-        self._speed_mark = (time.monotonic(), module.tokens)
+        self._counted = self._last_save = self.clock.seconds()
+        self._speed_mark = (self._counted, module.tokens)
         device = _device_name(trainer.strategy.root_device)
         self._peak = peak_flops(device) * trainer.world_size
         if trainer.is_global_zero:
@@ -108,27 +107,25 @@ class Keeper(pl.Callback):
         module = cast(Training, pl_module)
         module.batches_done += 1
         module.tokens += (batch.numel() - batch.shape[0]) * trainer.world_size
-        # the first step may compile; a later long one was a pause of the process
-        self._count_time(module, math.inf if self._first_step else LONGEST_STEP_SECONDS)
-        self._first_step = False
+        self._count_time(module)
         if (batch_idx + 1) % module.config.train.accumulate:
             return
         module.step += 1
         if module.ema is not None:
             module.ema.update(module.model)
         self._after_step(trainer, module)
-        self._count_time(module, math.inf)
+        self._count_time(module)
 
     # the parts of a step's end
 
-    def _count_time(self, module: Training, longest: float) -> None:
-        now = time.monotonic()
-        module.seconds += min(now - self._clock, longest)
-        self._clock = now
+    def _count_time(self, module: Training) -> None:
+        now = self.clock.seconds()
+        module.seconds += now - self._counted
+        self._counted = now
 
     def _after_step(self, trainer: pl.Trainer, module: Training) -> None:
         settings = module.config.train
-        due = time.monotonic() - self._last_save > 60.0 * settings.save_every_minutes
+        due = self.clock.seconds() - self._last_save > 60.0 * settings.save_every_minutes
         # all processes have to go by one clock, and to leave the loop together
         signs = [module.seconds, float(bool(self.signals.received)), float(due)]
         module.seconds, stopped, due_somewhere = _over_ranks(trainer, signs, "max")
@@ -145,7 +142,7 @@ class Keeper(pl.Callback):
         if (measuring or stopped) and trainer.is_global_zero:
             self._tell(module, measuring=measuring, done=done)
         if logging:
-            self._speed_mark = (time.monotonic(), module.tokens)
+            self._speed_mark = (self.clock.seconds(), module.tokens)
 
     def _measure(self, trainer: pl.Trainer, module: Training, *, validating: bool) -> None:
         """Log the training loss and, when validating, that of new music; keep the best weights."""
@@ -169,7 +166,7 @@ class Keeper(pl.Callback):
     def _speed(self, module: Training) -> float:
         """Tokens a second since the last measurement, without what was done at that one."""
         since, tokens = self._speed_mark
-        return (module.tokens - tokens) / max(time.monotonic() - since, 1e-9)
+        return (module.tokens - tokens) / max(self.clock.seconds() - since, 1e-9)
 
     def _row(self, module: Training, loss: float, nats: Nats, speed: float) -> Measurement:
         return Measurement(
@@ -195,7 +192,7 @@ class Keeper(pl.Callback):
 
     def save(self, trainer: pl.Trainer, module: Training) -> None:
         """Write last.ckpt; the one before becomes previous.ckpt."""
-        self._last_save = time.monotonic()
+        self._last_save = self.clock.seconds()
         self._require_finite_weights(module)
         if not trainer.is_global_zero:
             return
@@ -220,7 +217,8 @@ class Keeper(pl.Callback):
                 None if self.validation is None else round(self.measured, 4)
             ),
         }
-        save_checkpoint(self.run / name, module.model, card, weights=module.weights())
+        with going_on_later():
+            save_checkpoint(self.run / name, module.model, card, weights=module.weights())
 
     def finish(self, module: Training) -> None:
         """Write the weights at the end."""

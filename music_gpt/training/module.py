@@ -15,7 +15,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from music_gpt.config import RunConfig
+from music_gpt.config.training import RunConfig
 from music_gpt.network.model import GPT, token_nats
 from music_gpt.tokens.events import PAD
 from music_gpt.training.optimizer import EMA, MuonAdamW, context_at, lr_factor, weight_decay_factor

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from music_gpt.config import OptimConfig, RunConfig
+from music_gpt.config.training import OptimConfig, RunConfig
 from music_gpt.network.model import GPT
 
 EMA_WARMUP = 10
@@ -200,7 +200,7 @@ def context_at(config: RunConfig, progress: float) -> int:
     A network learns from short passages first what goes with what, and sooner; see
     docs/ablations.md. Every length has an equal part of `context_warmup`.
 
-    >>> from music_gpt.config import DataConfig
+    >>> from music_gpt.config.training import DataConfig
     >>> data = DataConfig(first_context=512, context_warmup=0.5)
     >>> [context_at(RunConfig(data=data), p) for p in (0, 0.24, 0.25, 0.49, 0.5, 1)]
     [512, 512, 1024, 1024, 2048, 2048]

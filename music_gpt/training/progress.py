@@ -5,6 +5,7 @@ What cannot be written here never ends a run, but for the log, whose loss would 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import math
 import sys
@@ -22,7 +23,7 @@ from music_gpt.training.run_report import write_report
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-BAR_FORMAT = "{percentage:5.1f} % |{bar:20}| {elapsed} · {desc}"
+BAR_FORMAT = "{percentage:5.1f} % |{bar:20}| {desc}"
 TENSORBOARD_TAGS = {
     "nats_per_token/train": "train_nats_per_token",
     "nats_per_token/validation": "validation_nats_per_token",
@@ -58,11 +59,14 @@ class Watch:
         self._validation = math.nan
         self._missed: set[str] = set()
         self._bar = tqdm(total=100, unit="%", file=sys.stderr, bar_format=BAR_FORMAT)
-        self._events = _tensorboard(run, first_step) if tensorboard else None
+        self._events: SummaryWriter | None = None
+        if tensorboard:
+            self._open_events(first_step)
 
     def close(self) -> None:
         """Leave the terminal as it was."""
-        self._bar.close()
+        with contextlib.suppress(OSError):
+            self._bar.close()
         self._with_events(lambda events: events.close())
 
     def show(self, row: Measurement, progress: float) -> None:
@@ -72,15 +76,25 @@ class Watch:
         if not math.isnan(row.validation_nats_per_token):
             self._validation = row.validation_nats_per_token
         self._bar.n = min(100.0, 100.0 * progress)
-        self._bar.set_description_str(_line(row, self._validation, progress), refresh=True)
+        with contextlib.suppress(OSError):
+            self._bar.set_description_str(_line(row, self._validation, progress), refresh=True)
 
     def report(self, state: str) -> None:
         """Write the report anew, headed by the sentence `state`."""
         self._with_events(lambda events: events.flush())
         try:
             write_report(self.run, {**self.about, "state": state})
-        except InputError as error:
+        except Exception as error:  # no page is worth the end of a run
             self._miss("report", error)
+
+    def _open_events(self, first_step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        try:
+            # of what a run that was cut off had told, TensorBoard forgets all from this step on
+            self._events = SummaryWriter(str(self.run), purge_step=first_step)
+        except Exception as error:
+            self._miss("log for TensorBoard", error)
 
     def _with_events(self, act: Callable[[SummaryWriter], None]) -> None:
         """Let TensorBoard's writer act; one that cannot write any more is given up."""
@@ -88,15 +102,27 @@ class Watch:
             return
         try:
             act(self._events)
-        except OSError as error:
+        except Exception as error:  # its thread tells of a full disk in ways of its own
             self._events = None
             self._miss("log for TensorBoard", error)
 
     def _miss(self, what: str, error: Exception) -> None:
         """Say once that this is missing."""
         if what not in self._missed:
-            tqdm.write(f"The {what} is missing: {error}", file=sys.stderr)
+            tell(f"The {what} is missing: {sentence(error)}")
         self._missed.add(what)
+
+
+def tell(text: str) -> None:
+    """Say something above the progress bar."""
+    with contextlib.suppress(OSError):  # nobody reads it: the pipe is closed, or the disk is full
+        tqdm.write(text, file=sys.stderr)
+
+
+def sentence(error: Exception) -> str:
+    """What an error says in its first line; its name too, where it is none of ours."""
+    said = next(iter(str(error).splitlines()), "")
+    return said if isinstance(error, InputError) else f"{type(error).__name__}: {said}"
 
 
 def require_tensorboard() -> None:
@@ -108,13 +134,6 @@ def require_tensorboard() -> None:
         )
 
 
-def _tensorboard(run: Path, first_step: int) -> SummaryWriter:
-    from torch.utils.tensorboard import SummaryWriter
-
-    # of what a run that was cut off had told, TensorBoard forgets all from the purged step on
-    return SummaryWriter(str(run), purge_step=first_step)
-
-
 def _add_points(events: SummaryWriter, row: Measurement) -> None:
     for tag, column in TENSORBOARD_TAGS.items():
         value = getattr(row, column)
@@ -123,8 +142,10 @@ def _add_points(events: SummaryWriter, row: Measurement) -> None:
 
 
 def _line(row: Measurement, validation: float, progress: float) -> str:
-    """What stands behind the bar: the newest figures, and the minutes that are left."""
-    parts = [f"step {row.step:,}", f"loss {row.train_nats_per_token:.3f}"]
+    """What stands behind the bar: the time so far, the newest figures, the minutes left."""
+    # not tqdm's own clock: a sleep of the machine is no training
+    clock = tqdm.format_interval(60 * row.minutes)
+    parts = [clock, f"step {row.step:,}", f"loss {row.train_nats_per_token:.3f}"]
     if not math.isnan(validation):
         parts.append(f"validation {validation:.3f}")
     parts.append(f"{row.tokens_per_second:,.0f} tokens/s")

@@ -21,7 +21,7 @@ import pytorch_lightning as pl
 import torch
 from lightning_fabric.utilities.warnings import PossibleUserWarning
 
-from music_gpt.config import RunConfig
+from music_gpt.config.training import RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import locked
 from music_gpt.network.checkpoint import load_checkpoint
@@ -30,7 +30,7 @@ from music_gpt.network.model import GPT, resolve_device, use_bf16
 from music_gpt.tokens.corpus import Corpus
 from music_gpt.tokens.data import CropBatches, Windows, loader
 from music_gpt.tokens.events import VOCAB_SIZE
-from music_gpt.tokens.originality import copy_index
+from music_gpt.tokens.originality import copy_index, require_whole_index
 from music_gpt.training.callback import Keeper
 from music_gpt.training.module import Training
 from music_gpt.training.progress import Listener, require_tensorboard
@@ -40,6 +40,7 @@ from music_gpt.training.run_folder import (
     REPORT,
     open_run,
     read_resume_point,
+    require_new_run,
 )
 from music_gpt.training.stopping import StoppedAtOnce
 
@@ -76,6 +77,9 @@ def train(
     with _quiet_lightning(), ExitStack() as held:
         trainer = make_trainer(config)
         rank, n_ranks = trainer.global_rank, trainer.world_size
+        if trainer.is_global_zero and not resume:
+            require_new_run(run)
+            require_whole_index(corpus.path)
         # 2. the network and its batches
         torch.manual_seed(config.train.seed)
         if init_from is None or resume:
@@ -96,7 +100,7 @@ def train(
             module.restore(state)
             module.batches_done = batches.first_batch
             torch.set_rng_state(state["rng"])
-        if module.progress >= 1.0:
+        if module.progress >= 1.0 and (run / LAST_WEIGHTS).exists():
             raise InputError(
                 f"The run in {run} is finished; to train longer, give a new folder and "
                 f"--init-from {run / LAST_WEIGHTS}."
@@ -105,7 +109,8 @@ def train(
         if trainer.is_global_zero:
             held.enter_context(locked(run, "train"))
             open_run(run, config, step=module.step if resume else None)
-            copy_index(corpus.path, run)
+            if not resume:
+                copy_index(corpus.path, run)
         validation = _validation(corpus, config, rank, n_ranks)
         keeper = Keeper(run, validation, card, state, listener, _about(corpus, card))
         trainer.callbacks.append(keeper)  # type: ignore[attr-defined] # Lightning's own list
@@ -117,8 +122,9 @@ def train(
             held.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
             torch.set_float32_matmul_precision("high")  # beside bf16, TF32 loses nothing
         try:
-            with keeper.watching(), _frozen_objects():
-                trainer.fit(module, loader(batches, config.data.workers, pin=on_cuda))
+            if module.progress < 1.0:  # else nothing but the weights of the end is missing
+                with keeper.watching(), _frozen_objects():
+                    trainer.fit(module, loader(batches, config.data.workers, pin=on_cuda))
         except StoppedAtOnce:
             raise KeyboardInterrupt(
                 f"Stopped at once; --resume goes on from the last saved point in {run}."

@@ -15,9 +15,10 @@ Every file but the logs is written beside its place and moved there whole.
 
 from __future__ import annotations
 
-import csv
 import errno
 import math
+import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,14 +28,26 @@ from typing import Any, cast
 
 import torch
 import yaml  # type: ignore[import-untyped] # a part of Lightning's and jsonargparse's own needs
+from torch import Tensor
 
-from music_gpt.config import RunConfig
+from music_gpt.config.model import ModelConfig
+from music_gpt.config.training import OptimConfig, RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import plain_errors, whole_file
+from music_gpt.folders import RUN, RUN_CONFIG, require_room, what_is
+from music_gpt.network.model import GPT, state_shapes
+from music_gpt.tokens.originality import INDEX_FILE
+from music_gpt.training.optimizer import Muon, MuonAdamW
 
-CONFIG, LOG, LAST, PREVIOUS = "config.yaml", "log.csv", "last.ckpt", "previous.ckpt"
+CONFIG, LOG, LAST, PREVIOUS = RUN_CONFIG, "log.csv", "last.ckpt", "previous.ckpt"
 BEST_WEIGHTS, LAST_WEIGHTS = "best.safetensors", "last.safetensors"
 REPORT, SAMPLES, EVENTS = "report.html", "samples", "events.out.tfevents"
+_RESULTS = (LAST, PREVIOUS, BEST_WEIGHTS, LAST_WEIGHTS)
+_OURS = re.compile(
+    "|".join(map(re.escape, (CONFIG, LOG, *_RESULTS, REPORT, SAMPLES, INDEX_FILE)))
+    + rf"|{re.escape(EVENTS)}.*"
+)
+"""The names in the folder of a run."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +67,7 @@ class Measurement:
 
 
 LOG_COLUMNS = tuple(column.name for column in fields(Measurement))
+_COUNTED = ("step", "tokens")
 _DECIMALS = {"minutes": 3, "learning_rate_factor": 4, "gradient_norm": 4, "tokens_per_second": 0}
 _MOST_DECIMALS = 6
 STATE_KEYS = {
@@ -63,20 +77,29 @@ STATE_KEYS = {
 """What a resume point holds at least."""
 
 
-def open_run(run: Path, config: RunConfig, *, step: int | None) -> None:
-    """Make the folder ready to go on after `step`, or for a new run (None).
-
-    Raises `InputError` if it cannot be written, or holds a run that a new one would overwrite.
-    """
-    results = (LAST, PREVIOUS, BEST_WEIGHTS, LAST_WEIGHTS)
-    if step is None and any((run / name).exists() for name in results):
+def require_new_run(run: Path) -> None:
+    """Raise `InputError` if a new run in this folder would write over an older one, or others'."""
+    if what_is(run) == RUN and any((run / name).exists() for name in _RESULTS):
         raise InputError(
             f"{run} already holds a run; go on with it with --resume, or choose another --out."
         )
+    require_room(run, RUN, _OURS)
+
+
+def open_run(run: Path, config: RunConfig, *, step: int | None) -> None:
+    """Make the folder, which is there, ready to go on after `step`, or for a new run (None).
+
+    Raises `InputError` if it cannot be written, or holds a log that cannot be gone on with.
+    """
+    # of what a run that was cut off had logged, nothing after its resume point is kept
+    kept = [] if step is None else [row for row in read_log(run) if row.step <= step]
+    # first: by it the folder is known as ours, should the rest not be written
+    _write_whole(run / CONFIG, yaml.safe_dump(config.to_dict(), sort_keys=False))
     with plain_errors(run):
-        run.mkdir(parents=True, exist_ok=True)
-        _write_whole(run / CONFIG, yaml.safe_dump(config.to_dict(), sort_keys=False))
-        _cut_log(run / LOG, step)
+        if kept:
+            _write_whole(run / LOG, "".join(map(_line, (LOG_COLUMNS, *map(_texts, kept)))))
+        else:
+            (run / LOG).unlink(missing_ok=True)
         if step is None:
             for events in run.glob(f"{EVENTS}*"):
                 events.unlink()
@@ -87,27 +110,33 @@ def _write_whole(path: Path, text: str) -> None:
         beside.write_text(text, encoding="utf-8")
 
 
-def _cut_log(path: Path, step: int | None) -> None:
-    """Leave out what a run that was cut off had logged after its resume point."""
-    if step is None:
-        path.unlink(missing_ok=True)
-    elif path.exists():
-        kept = [row for row in read_log(path.parent) if row.step <= step]
-        _write_whole(path, "".join(map(_line, (LOG_COLUMNS, *map(_texts, kept)))))
-
-
 def read_log(run: Path) -> list[Measurement]:
-    """The rows of the log, in order; a last line that was cut off is left out."""
+    """The rows of the log, in order; a last line that was cut off is left out.
+
+    Raises `InputError` for a file that is no such log.
+    """
     path = run / LOG
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-    whole = [line for line in lines if line.endswith("\n")]
-    return [_measurement(row) for row in csv.DictReader(whole)]
+    try:
+        *lines, cut_off = path.read_text(encoding="utf-8").split("\n")
+        columns, *rows = (line.split(",") for line in lines or [cut_off])
+        if lines and not set(_COUNTED) <= set(columns) <= set(LOG_COLUMNS):
+            raise ValueError
+        if not lines and not ",".join(LOG_COLUMNS).startswith(cut_off):
+            raise ValueError
+        return [_measurement(dict(zip(columns, row, strict=True))) for row in rows]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, OverflowError):
+        raise InputError(
+            f"{path} is damaged, or not the log of a run; move it to another place, and the run "
+            "begins a new one."
+        ) from None
 
 
 def _measurement(row: Mapping[str, str]) -> Measurement:
     """A row by the names of its columns: an older log may lack some."""
     numbers = {name: float(row.get(name) or math.nan) for name in LOG_COLUMNS}
-    step, tokens = (int(numbers.pop(name)) for name in ("step", "tokens"))
+    step, tokens = (int(numbers.pop(name)) for name in _COUNTED)
     return Measurement(step=step, tokens=tokens, **numbers)
 
 
@@ -131,7 +160,7 @@ def _line(texts: Iterable[str]) -> str:
 def append_row(run: Path, row: Measurement) -> None:
     """Add a row to the log, with the head if it is new."""
     path = run / LOG
-    with _going_on_later(), plain_errors(path):
+    with going_on_later(), plain_errors(path):
         head = "" if path.exists() else _line(LOG_COLUMNS)
         with path.open("a", newline="", encoding="utf-8") as file:
             file.write(head + _line(_texts(row)))
@@ -140,7 +169,7 @@ def append_row(run: Path, row: Measurement) -> None:
 def write_resume_point(run: Path, state: Mapping[str, Any]) -> None:
     """Write last.ckpt whole or not at all, keeping the one before as previous.ckpt."""
     with (
-        _going_on_later(),
+        going_on_later(),
         whole_file(run / LAST, sync=True, previous=run / PREVIOUS) as beside,
         beside.open("wb") as file,
     ):
@@ -151,7 +180,7 @@ def write_resume_point(run: Path, state: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _going_on_later() -> Iterator[None]:
+def going_on_later() -> Iterator[None]:
     """What is said of a file that cannot be written also tells how the run goes on."""
     try:
         yield
@@ -160,25 +189,70 @@ def _going_on_later() -> Iterator[None]:
 
 
 def read_resume_point(run: Path) -> dict[str, Any]:
-    """The newest readable checkpoint of a run; `InputError` if there is none."""
-    for name in (LAST, PREVIOUS):
+    """The newest checkpoint of a run that can be gone on from; `InputError` if there is none."""
+    for path in (run / LAST, run / PREVIOUS):
+        if not os.path.isfile(path):
+            continue
         try:
             # weights_only: tensors and plain values, no code from the file is run
-            state = torch.load(run / name, map_location="cpu", weights_only=True)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
+            state = torch.load(path, map_location="cpu", weights_only=True)
+            _check_state(state)
         except Exception as error:
             # what a damaged archive raises is not documented; the other file may still be whole
-            _tell_unreadable(run / name, type(error).__name__)
-            continue
-        if isinstance(state, dict) and state.keys() >= STATE_KEYS:
+            why = f"wrong {error}" if isinstance(error, _DamagedError) else type(error).__name__
+            sys.stderr.write(f"{path} is not readable ({why}).\n")
+        else:
             return cast(dict[str, Any], state)
-        _tell_unreadable(run / name, "it is no resume point of music_gpt")
+    left = next((run / name for name in _RESULTS[2:] if os.path.isfile(run / name)), None)
     raise InputError(
         f"There is nothing to resume in {run}: it has no readable {LAST}; start a new run without "
-        "--resume in another --out."
+        f"--resume in another --out{f', with --init-from {left}' if left else ''}."
     )
 
 
-def _tell_unreadable(path: Path, why: str) -> None:
-    sys.stderr.write(f"{path} is not readable ({why}).\n")
+class _DamagedError(ValueError):
+    """What of a resume point is not as it was written."""
+
+
+def _check_state(state: Mapping[str, Any]) -> None:
+    """Raise whatever comes of it where a run cannot take this state over."""
+    told, network = state["config"], ModelConfig.from_dict(state["config"]["model"])
+    counts = [state[name] for name in ("step", "batches_done", "tokens", "ema_updates")]
+    counts += [state.get("loss_count", 0), told["data"]["batch_size"]]
+    counts += [told["train"]["devices"], told["train"]["num_nodes"]]
+    figures = [state["seconds"], state.get("loss_sum", 0.0)]
+    _require(all(type(count) is int and count >= 0 for count in counts), "counts")
+    _require(all(type(figure) is float and 0 <= figure < math.inf for figure in figures), "sums")
+    _require(isinstance(state["measured"], float) and state["best"] <= math.inf, "losses")
+    _require(isinstance(state["tokens_sha256"], str), "checksum of the tokens")
+    torch.Generator().set_state(state["rng"])
+    for weights in [state["model"]] + [state["ema"]] * (state["ema"] is not None):
+        shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+        _require(shapes == state_shapes(network), "shapes of the weights")
+        _require(_finite(weights), "weights")
+    _check_momenta(state["optimizer"], network, OptimConfig(optimizer=told["optim"]["optimizer"]))
+
+
+def _check_momenta(state: dict[str, Any], network: ModelConfig, optim: OptimConfig) -> None:
+    """The same for the state of the optimiser."""
+    _require(
+        all(_finite(held) for part in state["parts"] for held in part["state"].values()), "momenta"
+    )
+    with torch.device("meta"):  # shapes without memory
+        optimizer = MuonAdamW(GPT(network), optim)
+    optimizer.load_state_dict(state)
+    for part in optimizer.parts:
+        names = {"momentum_buffer"} if isinstance(part, Muon) else {"exp_avg", "exp_avg_sq", "step"}
+        for parameter, held in part.state.items():
+            _require(held.keys() == names, "momenta")
+            shapes = {held[name].shape for name in names - {"step"}}
+            _require(shapes == {parameter.shape}, "shapes of the momenta")
+
+
+def _require(holds: bool, what: str) -> None:
+    if not holds:
+        raise _DamagedError(what)
+
+
+def _finite(tensors: Mapping[str, Tensor]) -> bool:
+    return all(bool(tensor.isfinite().all()) for tensor in tensors.values())

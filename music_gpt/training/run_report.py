@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -134,32 +134,38 @@ def _curves(rows: Sequence[Measurement]) -> str:
 
 
 def _samples(run: Path) -> str:
-    steps = sorted(int(folder.parent.name.split("-")[1]) for folder in _lists(run))
-    if not steps:
+    steps = sorted(_steps(run))
+    shown = next(((step, told) for step in reversed(steps) if (told := _told(run, step))), None)
+    if shown is None:
         return ""
-    *earlier, last = steps
+    last, (split, cards) = shown
+    earlier = [step for step in steps if step < last]
     links = ", ".join(
         f'<a href="{SAMPLES}/step-{step}/">{step:,}</a>' for step in reversed(earlier)
     )
-    samples = _read_list(run, last)
-    cards = "".join(_sample(f"{SAMPLES}/step-{last}", told) for told in samples)
-    split = "" if not samples else f" of the {samples[0]['split']} split"
     return (
         f"<h2>What it plays after {last:,} steps</h2><p>"
-        f'<i class="key train"></i>Openings of pieces{escape(split)}, and '
+        f'<i class="key train"></i>Openings of pieces of the {escape(split)} split, and '
         '<i class="key validation"></i>how it goes on.'
         f"{f' Earlier: after {links} steps.' if links else ''}</p>{cards}"
     )
 
 
-def _lists(run: Path) -> list[Path]:
-    return list(run.glob(f"{SAMPLES}/step-*/{SAMPLES_LIST}"))
+def _steps(run: Path) -> Iterator[int]:
+    for file in run.glob(f"{SAMPLES}/step-*/{SAMPLES_LIST}"):
+        number = file.parent.name.removeprefix("step-")
+        if number.isdecimal():
+            yield int(number)
 
 
-def _read_list(run: Path, step: int) -> list[dict[str, Any]]:
-    text = (run / SAMPLES / f"step-{step}" / SAMPLES_LIST).read_text(encoding="utf-8")
-    told: list[dict[str, Any]] = json.loads(text)
-    return told
+def _told(run: Path, step: int) -> tuple[str, str] | None:
+    """Split and cards of the samples of a step; None where there are none, or they are damaged."""
+    folder = f"{SAMPLES}/step-{step}"
+    try:
+        samples = json.loads((run / folder / SAMPLES_LIST).read_text(encoding="utf-8"))
+        return str(samples[0]["split"]), "".join(_sample(folder, sample) for sample in samples)
+    except (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError):
+        return None
 
 
 def _sample(folder: str, told: Mapping[str, Any]) -> str:
