@@ -25,7 +25,8 @@ import torch
 
 import music_gpt.tokens.data
 from music_gpt.arrays import Ids
-from music_gpt.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from music_gpt.config.model import ModelConfig
+from music_gpt.config.training import DataConfig, OptimConfig, RunConfig, TrainConfig
 from music_gpt.files import whole_file
 from music_gpt.training.run import train
 from music_gpt.training.run_folder import LAST

@@ -33,7 +33,8 @@ import music_gpt
 from data_prep.prepare import prepare
 from music_gpt.composing.composition import Composition
 from music_gpt.composing.pianist import Pianist
-from music_gpt.config import ENGINES, PrepareConfig
+from music_gpt.config.preparing import PrepareConfig
+from music_gpt.config.sampling import ENGINES
 from music_gpt.errors import InputError
 from music_gpt.generation.decoding import Drawn
 from music_gpt.metrics.continuations import (

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
-from music_gpt.config import DataConfig
+from music_gpt.config.training import DataConfig
 from music_gpt.tokens.corpus import Corpus, Split
 from music_gpt.tokens.data import CropBatches, loader
 

@@ -33,7 +33,8 @@ import torch
 
 from music_gpt.arrays import Ints
 from music_gpt.composing.pianist import Pianist
-from music_gpt.config import PRESETS, ModelConfig, SamplingConfig
+from music_gpt.config.model import PRESETS, ModelConfig
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.generation.decoding import Decoder, Engine, TorchEngine, generate
 from music_gpt.generation.grammar import Ending, Grammar, Start
 from music_gpt.generation.sampler import Logits, draw

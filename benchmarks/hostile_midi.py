@@ -18,7 +18,7 @@ from argparse import RawTextHelpFormatter
 from collections.abc import Callable
 from pathlib import Path
 
-from music_gpt.config import MidiLimits
+from music_gpt.config.preparing import MidiLimits
 from music_gpt.errors import InputError
 from music_gpt.midi.mending import read_events
 from music_gpt.midi.timing import is_press

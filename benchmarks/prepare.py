@@ -34,7 +34,7 @@ from music_gpt.tokens.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, encode_
 RUN = """
 import json, pathlib, re, resource, sys, time
 from data_prep.prepare import prepare
-from music_gpt.config import PrepareConfig
+from music_gpt.config.preparing import PrepareConfig
 began = time.monotonic()
 report = prepare(sys.argv[1], sys.argv[2], PrepareConfig(workers=int(sys.argv[3])), progress=False)
 uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

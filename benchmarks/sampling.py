@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 import music_gpt
-from music_gpt.config import SamplingConfig
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.metrics.continuations import sample
 from music_gpt.metrics.statistics import Agreement
 from music_gpt.tokens.corpus import Corpus

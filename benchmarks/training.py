@@ -39,7 +39,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from music_gpt.config import ModelConfig, RunConfig
+from music_gpt.config.model import ModelConfig
+from music_gpt.config.training import RunConfig
 from music_gpt.files import whole_file
 from music_gpt.network.checkpoint import load_checkpoint
 from music_gpt.network.model import GPT, token_nats, use_bf16

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from data_prep.collect import MidiFile
 from data_prep.fingerprint import Fingerprints, fingerprints
 from music_gpt.arrays import Ids
-from music_gpt.config import MidiLimits
+from music_gpt.config.preparing import MidiLimits
 from music_gpt.errors import InputError
 from music_gpt.files import whole_file
 from music_gpt.midi.files import read_file

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from music_gpt.config import PrepareConfig
+from music_gpt.config.preparing import PrepareConfig
 
 
 @dataclass(frozen=True)

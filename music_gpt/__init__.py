@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from music_gpt.audio import write_wav
     from music_gpt.composing.pianist import Pianist, load
-    from music_gpt.config import ModelConfig
+    from music_gpt.config.model import ModelConfig
     from music_gpt.errors import InputError
     from music_gpt.midi.piece import Piece, read_piece
     from music_gpt.network.model import GPT
@@ -38,7 +38,7 @@ __all__ = [
 _HOME_OF = {
     "GPT": "network.model",
     "InputError": "errors",
-    "ModelConfig": "config",
+    "ModelConfig": "config.model",
     "PerformanceTokenizer": "tokens.tokenizer",
     "Pianist": "composing.pianist",
     "Piece": "midi.piece",

@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped] # a part of Lightning's and jsonargparse's own needs
 
-from music_gpt.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from music_gpt.config.model import ModelConfig
+from music_gpt.config.training import DataConfig, OptimConfig, RunConfig, TrainConfig
 from music_gpt.errors import InputError
 from music_gpt.files import read_text
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml  # type: ignore[import-untyped] # a part of Lightning's own needs
 
-from music_gpt.config import RunConfig
+from music_gpt.config.training import RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import whole_file
 from music_gpt.process import exit_code, print_out

@@ -26,7 +26,7 @@ import numpy as np
 from hypothesis import strategies as st
 from midi_bytes import END_OF_TRACK, SCALE, body, chunk, events_of, file, header, meta, number
 
-from music_gpt.config import MidiLimits
+from music_gpt.config.preparing import MidiLimits
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import Piece, midi_bytes, read_piece
 from music_gpt.notes import NOTE_DTYPE

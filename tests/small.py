@@ -13,7 +13,8 @@ import torch
 from music_gpt.arrays import Ids
 from music_gpt.composing.composition import Composition
 from music_gpt.composing.pianist import Pianist
-from music_gpt.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
+from music_gpt.config.model import ModelConfig
+from music_gpt.config.training import DataConfig, OptimConfig, RunConfig, TrainConfig
 from music_gpt.network.model import GPT
 from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.tokens.corpus import Corpus, CorpusWriter, Split

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_generation import MadEngine, take_ids
 
-from music_gpt.config import SamplingConfig
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.generation.bias import MEMORY_SECONDS, PITCHES_PER_NAT, Figures, Leaning
 from music_gpt.generation.grammar import Ending, Grammar, Start
 from music_gpt.keys import MAJOR, MINOR, scale

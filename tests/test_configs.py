@@ -12,7 +12,8 @@ import torch
 import yaml
 
 from music_gpt.cli import main as cli
-from music_gpt.config import N_EVENTS, PRESETS, ModelConfig, RunConfig, TrainConfig
+from music_gpt.config.model import N_EVENTS, PRESETS, ModelConfig
+from music_gpt.config.training import RunConfig, TrainConfig
 from music_gpt.network.model import GPT
 from music_gpt.train_config import read_config
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import PLAIN, piece, split_of, tokens_folder
 
-from music_gpt.config import DataConfig
+from music_gpt.config.training import DataConfig
 from music_gpt.errors import InputError
 from music_gpt.tokens.corpus import Corpus, CorpusWriter, Split
 from music_gpt.tokens.data import (

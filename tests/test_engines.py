@@ -11,7 +11,7 @@ from small import random_network
 from test_generation import FAST, MadEngine
 
 from music_gpt.composing.pianist import load
-from music_gpt.config import ModelConfig
+from music_gpt.config.model import ModelConfig
 from music_gpt.errors import InputError
 from music_gpt.generation import engines
 from music_gpt.generation.decoding import TorchEngine

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from music_gpt import config
+from music_gpt.config.model import N_EVENTS
 from music_gpt.errors import InputError
 from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.tokens import events
@@ -87,7 +87,7 @@ id_lists = st.lists(st.integers(0, events.VOCAB_SIZE - 1), max_size=80) | st.lis
 
 def test_the_vocabulary_is_the_390_events_of_performance_rnn():
     names = events.token_names()
-    assert len(names) == len(set(names)) == events.VOCAB_SIZE == config.N_EVENTS == 390
+    assert len(names) == len(set(names)) == events.VOCAB_SIZE == N_EVENTS == 390
     assert names[NOTE_ON + 60] == "NoteOn_60"
     assert names[NOTE_OFF + 127] == "NoteOff_127"
     assert names[TIME_SHIFT] == "TimeShift_0.1.100"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from music_gpt.composing.prompt import hear
-from music_gpt.config import SamplingConfig
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.midi.piece import read_piece
 from music_gpt.network.checkpoint import load_checkpoint
 from music_gpt.tokens.events import EOS

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from music_gpt.arrays import Ints
-from music_gpt.config import ModelConfig, SamplingConfig
+from music_gpt.config.model import ModelConfig
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.generation import decoding
 from music_gpt.generation.decoding import (
     LOOP_RUN,

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from music_gpt.config import ModelConfig
+from music_gpt.config.model import ModelConfig
 from music_gpt.errors import InputError
 from music_gpt.network.growth import grown
 from music_gpt.network.model import GPT

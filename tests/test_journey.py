@@ -8,7 +8,9 @@ import pytest
 import music_gpt
 from data_prep.prepare import prepare
 from music_gpt.audio import render
-from music_gpt.config import DataConfig, ModelConfig, PrepareConfig, RunConfig, TrainConfig
+from music_gpt.config.model import ModelConfig
+from music_gpt.config.preparing import PrepareConfig
+from music_gpt.config.training import DataConfig, RunConfig, TrainConfig
 from music_gpt.metrics.likelihood import likelihood, ngram_nats_per_token
 from music_gpt.network.checkpoint import load_checkpoint
 from music_gpt.tokens.corpus import Corpus

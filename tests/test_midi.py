@@ -30,7 +30,7 @@ from midi_bytes import (
     track,
 )
 
-from music_gpt.config import MidiLimits
+from music_gpt.config.preparing import MidiLimits
 from music_gpt.errors import InputError
 from music_gpt.midi import mending
 from music_gpt.midi.piece import (

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from music_gpt.config import N_EVENTS, PRESETS, ModelConfig
+from music_gpt.config.model import N_EVENTS, PRESETS, ModelConfig
 from music_gpt.errors import InputError
 from music_gpt.network.model import (
     GPT,

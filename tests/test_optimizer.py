@@ -8,7 +8,7 @@ import pytest
 import torch
 from small import random_network
 
-from music_gpt.config import OptimConfig
+from music_gpt.config.training import OptimConfig
 from music_gpt.training.optimizer import EMA, Muon, MuonAdamW, lr_factor, weight_decay_factor
 
 

@@ -19,7 +19,8 @@ from music_gpt.composing.composition import ComposedNote
 from music_gpt.composing.pianist import Knobs, Pianist
 from music_gpt.composing.prompt import hear
 from music_gpt.composing.provenance import settings_text
-from music_gpt.config import ModelConfig, SamplingConfig
+from music_gpt.config.model import ModelConfig
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import (
     make_notes,
@@ -563,7 +564,7 @@ def test_a_take_that_is_not_there_and_what_is_no_path_are_refused(tmp_path: Path
     assert settings_text(composition.settings())
     for ask in (composition.notes, composition.new_notes, composition.settings, composition.midi):
         for take in (2, -1, None, 0.5):
-            with pytest.raises(InputError, match="take is .* a whole number 0 to 1"):
+            with pytest.raises(InputError, match="take is .* a whole number from 0 to 1"):
                 ask(take)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="take is 9"):
         composition.write(tmp_path / "a.mid", take=9)

@@ -21,7 +21,7 @@ from data_prep import encode
 from data_prep.cache import Cache
 from data_prep.collect import MidiFile, collect
 from data_prep.prepare import prepare
-from music_gpt.config import MidiLimits, PrepareConfig
+from music_gpt.config.preparing import MidiLimits, PrepareConfig
 from music_gpt.errors import InputError
 from music_gpt.files import locked
 from music_gpt.midi.piece import midi_bytes, read_piece, write_midi
@@ -171,7 +171,7 @@ SCRIPT = """
 import sys
 from music_gpt.files import locked
 from data_prep.prepare import prepare
-from music_gpt.config import PrepareConfig
+from music_gpt.config.preparing import PrepareConfig
 if __name__ == "__main__":
     try:
         prepare(sys.argv[1], sys.argv[2], PrepareConfig(workers=2), progress=False)

@@ -14,7 +14,7 @@ from small import melody, small_pianist
 from music_gpt.composing.pianist import Pianist
 from music_gpt.composing.provenance import read_recipe
 from music_gpt.composing.redoing import hear_stretch
-from music_gpt.config import SamplingConfig
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.generation.decoding import TorchEngine, surprise_after
 from music_gpt.generation.grammar import Ending, Grammar, Start
@@ -246,7 +246,7 @@ def test_a_candidate_is_made_again_alone(pianist, tmp_path: Path):
         ((5, 5.05), "The part lasts 0.05 seconds, but 0.1 to 60 can be redone"),
         ((5, 70), "The part lasts 65 seconds, but 0.1 to 60 can be redone"),
         ((5, float("nan")), "end_seconds is nan"),
-        ((5, 6, 0), "candidates is 0, but it has to be a whole number 1 to 16"),
+        ((5, 6, 0), "candidates is 0, but it has to be a whole number from 1 to 16"),
         ((5, 6, 17), "candidates is 17"),
     ],
     ids=str,
@@ -257,7 +257,7 @@ def test_a_part_that_cannot_be_redone_gets_a_sentence(pianist, words, sentence):
     with pytest.raises(InputError, match=sentence):
         pianist.redo(long if "400" not in str(words) else PIECE, *words[:2], **options)
     redone = pianist.redo(PIECE, 1, 2, candidates=2, seed=1, **DENSE)
-    with pytest.raises(InputError, match="number is 2, but it has to be a whole number 0 to 1"):
+    with pytest.raises(InputError, match="number is 2, but it has to be a whole number from 0 to 1"):
         redone.notes(2)
 
 

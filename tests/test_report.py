@@ -13,7 +13,7 @@ from small import melody
 
 from data_prep.prepare import prepare
 from data_prep.report_page import report_page
-from music_gpt.config import PrepareConfig
+from music_gpt.config.preparing import PrepareConfig
 from music_gpt.midi.piece import write_midi
 
 VOID = {"meta", "br", "wbr", "rect", "path", "link", "img"}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from music_gpt.arrays import Floats
-from music_gpt.config import SamplingConfig
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.generation.sampler import draw, survivors, two_stage
 from music_gpt.tokens.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, VOCAB_SIZE

@@ -21,8 +21,11 @@ import soundfile
 from fake_pianist import FakePianist
 from midi_bytes import events_of, file, meta, program
 
-from music_gpt.composing.pianist import MAX_SEED, MAX_VARIATIONS, Pianist
-from music_gpt.config import ModelConfig, PageConfig, SamplingConfig
+from music_gpt.checking import MAX_JSON_INTEGER
+from music_gpt.composing.pianist import MAX_VARIATIONS, Pianist
+from music_gpt.config.model import ModelConfig
+from music_gpt.config.page import PageConfig
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import make_notes, piece_from_notes, read_piece, write_midi
 from music_gpt.network.model import GPT
@@ -177,7 +180,7 @@ def test_a_seed_that_is_no_whole_number_is_refused(seed: str) -> None:
 
 
 def test_the_page_takes_the_seeds_that_the_pianist_takes() -> None:
-    last = MAX_SEED - MAX_VARIATIONS
+    last = MAX_JSON_INTEGER - MAX_VARIATIONS
     Wish(seed=last).check(PageConfig())
     with pytest.raises(InputError, match=f"between 0 and {last}"):
         Wish(seed=last + 1).check(PageConfig())

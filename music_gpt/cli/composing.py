@@ -23,7 +23,7 @@ from music_gpt.cli.words import (
     say,
     whole_or_nothing,
 )
-from music_gpt.config import SAMPLING_PRESETS, SamplingConfig
+from music_gpt.config.sampling import SAMPLING_PRESETS, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.files import require_writable
 

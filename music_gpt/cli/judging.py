@@ -9,7 +9,7 @@ from jsonargparse import Namespace
 
 from music_gpt.cli.parsing import Parser
 from music_gpt.cli.words import Verb, add_tracks, part_words, print_json, read_chosen, say
-from music_gpt.config import ENGINES
+from music_gpt.config.sampling import ENGINES
 from music_gpt.errors import InputError
 
 if TYPE_CHECKING:

@@ -31,7 +31,9 @@ from music_gpt.cli.words import (
     say,
     whole_or_nothing,
 )
-from music_gpt.config import ENGINES, PrepareConfig, RunConfig
+from music_gpt.config.preparing import PrepareConfig
+from music_gpt.config.sampling import ENGINES
+from music_gpt.config.training import RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import require_writable, shown
 from music_gpt.settings import SECTIONS

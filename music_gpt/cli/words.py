@@ -18,7 +18,8 @@ from docstring_parser import parse_from_object
 from jsonargparse import Namespace
 
 from music_gpt.cli.parsing import Parser
-from music_gpt.config import ENGINES, PrepareConfig, SamplingConfig
+from music_gpt.config.preparing import PrepareConfig
+from music_gpt.config.sampling import ENGINES, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.process import print_out
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import numpy as np
 
 from music_gpt import __version__
-from music_gpt.checking import number, whole
+from music_gpt.checking import MAX_JSON_INTEGER, number, whole
 from music_gpt.composing.composition import ComposedNote, Composition
 from music_gpt.composing.prompt import Prompt, hear
 from music_gpt.composing.provenance import (
@@ -33,7 +33,8 @@ from music_gpt.composing.redoing import (
     hear_stretch,
     stretch_settings,
 )
-from music_gpt.config import N_EVENTS, SamplingConfig
+from music_gpt.config.model import N_EVENTS
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.generation.decoding import Engine, TorchEngine, generate, surprise_after
 from music_gpt.generation.engines import choose_engine
@@ -48,10 +49,8 @@ if TYPE_CHECKING:
 
 MIN_SECONDS, MAX_SECONDS = 0.1, 3600.0
 MAX_VARIATIONS = 16
-MAX_SEED = 2**53 - 1
-"""The largest whole number that JSON keeps everywhere."""
-MAX_GIVEN_SEED = MAX_SEED - MAX_VARIATIONS
-"""Each take has a seed of its own, from the given one up."""
+MAX_GIVEN_SEED = MAX_JSON_INTEGER - MAX_VARIATIONS
+"""Each take has a seed of its own, from the given one up, and it is written into the file."""
 DEFAULT_SEED_LIMIT = 2**31
 """Seeds that are drawn, rather than given, stay below it: short enough to copy by hand."""
 _KNOBS = tuple(field.name for field in fields(SamplingConfig))
@@ -378,7 +377,7 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **settings,
         "seconds": number("seconds", settings.get("seconds"), MIN_SECONDS, MAX_SECONDS),
-        "seed": whole("seed", settings["seed"], 0, MAX_SEED),
+        "seed": whole("seed", settings["seed"], 0, MAX_JSON_INTEGER),
         "variations": 1,
         "prompt_seconds": _part_seconds("prompt_seconds", settings.get("prompt_seconds")),
         "prompt_end_seconds": _part_seconds(

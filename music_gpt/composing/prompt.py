@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from music_gpt.config import PrepareConfig
+from music_gpt.config.preparing import PrepareConfig
 from music_gpt.errors import InputError
 from music_gpt.generation.grammar import Start
 from music_gpt.midi.piece import Piece, cut_notes

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from music_gpt.composing.prompt import Prompt
-from music_gpt.config import MAX_CONTEXT, MidiLimits
+from music_gpt.config.model import MAX_CONTEXT
+from music_gpt.config.preparing import MidiLimits
 from music_gpt.errors import InputError
 from music_gpt.generation.grammar import Start
 from music_gpt.midi.files import read_file, unpack

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from music_gpt.arrays import Floats, Ints, Mask
-from music_gpt.config import SamplingConfig
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.generation.takes import Rows
 from music_gpt.keys import scale
 from music_gpt.tokens.events import (

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from music_gpt.arrays import Floats, Ints, Mask
-from music_gpt.config import SamplingConfig
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.generation.grammar import Ending, Grammar, Start
 from music_gpt.generation.sampler import Logits, draw, surprise
 from music_gpt.generation.takes import Rows

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from music_gpt.config import ENGINES
+from music_gpt.config.sampling import ENGINES
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, plain_errors, whole_file
 from music_gpt.generation.decoding import (

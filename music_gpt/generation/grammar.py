@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from music_gpt.arrays import Floats, Ints, Mask
-from music_gpt.config import SamplingConfig
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.generation.bias import Figures, Leaning
 from music_gpt.generation.takes import Rows
 from music_gpt.tokens.events import (

@@ -15,7 +15,7 @@ import onnxruntime as ort
 from onnxruntime.capi import onnxruntime_pybind11_state as said
 
 from music_gpt.arrays import Ints
-from music_gpt.config import ModelConfig
+from music_gpt.config.model import ModelConfig
 from music_gpt.errors import InputError
 from music_gpt.generation.sampler import Logits
 

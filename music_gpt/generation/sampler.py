@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from music_gpt.arrays import Floats, Ints, Mask
-from music_gpt.config import SamplingConfig
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.tokens.events import EOS, NOTE_OFF, NOTE_ON, TIME_SHIFT, VELOCITY
 

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from music_gpt.composing.composition import Composition
 from music_gpt.composing.pianist import Pianist
-from music_gpt.config import SamplingConfig
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.metrics.statistics import Agreement, Statistics, compare, means, statistics
 from music_gpt.midi.piece import cut_notes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
-from music_gpt.config import MidiLimits
+from music_gpt.config.preparing import MidiLimits
 from music_gpt.errors import InputError
 from music_gpt.files import read_bytes
 

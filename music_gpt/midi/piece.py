@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from music_gpt.arrays import Ints
-from music_gpt.config import MidiLimits
+from music_gpt.config.preparing import MidiLimits
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, whole_file
 from music_gpt.midi.files import read_file, unpack

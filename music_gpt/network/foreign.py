@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
-from music_gpt.config import ModelConfig
+from music_gpt.config.model import ModelConfig
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, shown
 from music_gpt.network.hugging_face import GPT2_NAMES, KINDS, Weights

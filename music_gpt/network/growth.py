@@ -18,7 +18,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from music_gpt.config import ModelConfig
+from music_gpt.config.model import ModelConfig
 from music_gpt.errors import InputError
 from music_gpt.network.model import GPT, Block
 

@@ -15,7 +15,7 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from music_gpt.config import N_EVENTS, ModelConfig
+from music_gpt.config.model import N_EVENTS, ModelConfig
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, plain_errors, whole_file
 from music_gpt.folders import EXPORT, EXPORT_CARD, require_room

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from music_gpt.config import ModelConfig
+from music_gpt.config.model import ModelConfig
 from music_gpt.network.model import GPT, NORM_EPS
 
 GRAPH_VERSION = 1

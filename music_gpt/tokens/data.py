@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from music_gpt.arrays import Ids
-from music_gpt.config import DataConfig
+from music_gpt.config.training import DataConfig
 from music_gpt.errors import InputError
 from music_gpt.tokens.corpus import Split, require_events
 from music_gpt.tokens.events import (

@@ -21,7 +21,9 @@ import gradio as gr
 from music_gpt import audio
 from music_gpt.composing.pianist import MAX_GIVEN_SEED, Pianist
 from music_gpt.composing.provenance import settings_text
-from music_gpt.config import SAMPLING_PRESETS, MidiLimits, PageConfig, SamplingConfig
+from music_gpt.config.page import PageConfig
+from music_gpt.config.preparing import MidiLimits
+from music_gpt.config.sampling import SAMPLING_PRESETS, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.midi import piece as midi
 from music_gpt.notes import Notes

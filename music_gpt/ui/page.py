@@ -20,7 +20,7 @@ import gradio as gr
 from gradio.themes.utils.colors import Color
 
 from music_gpt.composing.pianist import MAX_GIVEN_SEED, Pianist
-from music_gpt.config import SAMPLING_PRESETS, SamplingConfig
+from music_gpt.config.sampling import SAMPLING_PRESETS, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.ui.desk import KINDS, NOTHING, PAGE, Desk, preset_sliders
 from music_gpt.ui.door import GuardedBlocks

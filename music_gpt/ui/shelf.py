@@ -16,7 +16,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from music_gpt.config import PageConfig
+from music_gpt.config.page import PageConfig
 
 PREFIX = "music-gpt-"
 KEPT_SECONDS = 3600.0

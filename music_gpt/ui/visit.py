@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from music_gpt.composing.pianist import DEFAULT_SEED_LIMIT, MAX_GIVEN_SEED
-from music_gpt.config import PageConfig, SamplingConfig
+from music_gpt.config.page import PageConfig
+from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.notes import NOTE_DTYPE, Notes
 

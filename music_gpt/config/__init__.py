@@ -1,0 +1,1 @@
+"""Numbers that a person may turn -> frozen dataclasses that have been checked: every knob once."""
