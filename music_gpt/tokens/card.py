@@ -16,7 +16,7 @@ from typing import Any
 
 from music_gpt.errors import InputError
 from music_gpt.files import is_file, is_folder, read_text
-from music_gpt.folders import TOKENS_CARD, TOKENS_FORMAT
+from music_gpt.folders import TOKENS, TOKENS_CARD, TOKENS_FORMAT, what_is
 from music_gpt.tokens.events import vocabulary_hash
 
 FORMAT = TOKENS_FORMAT
@@ -37,6 +37,10 @@ def read_card(path: Path) -> dict[str, Any]:
         raise InputError(
             f"There is no tokens folder at {path}; make one with `music-gpt prepare` from a folder "
             "of MIDI files."
+        )
+    if (found := what_is(path)) not in ("", TOKENS):
+        raise InputError(
+            f"{path} is {found}, not {TOKENS}; give the folder that `music-gpt prepare` wrote."
         )
     if not is_file(path / CARD):
         raise InputError(
