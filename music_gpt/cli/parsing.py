@@ -44,7 +44,8 @@ class Parser(ArgumentParser):
     def refuse_empty(self, given: Namespace) -> None:
         """Raise `InputError` where a name or a text is empty that has to be something."""
         for action in self._actions:
-            if given.get(action.dest) == "" != action.default:
+            # of no tracks, the reader of the file says which there are
+            if given.get(action.dest) == "" != action.default and action.dest != "tracks":
                 way_out = "give a value" if action.required else "give a value, or leave it out"
                 raise InputError(f"{self.own_flags()[action.dest]} is empty; {way_out}.")
 
