@@ -182,23 +182,21 @@ class SampleReport:
         }
 
     def table(self) -> str:
-        """For people: a line for each statistic."""
+        """For people: a line for each statistic; `to_dict` has all."""
         lines = [
             f"{self.n_samples} continuations of {self.n_prompts} prompts, {self.seconds:g} s each, "
-            "against real passages; in brackets one half of these against the other",
-            f"{'':24}{'real':>9}{'composed':>10}   {'overlap':15}divergence",
+            "and real passages; agreement 1 is the same distribution, and the ceiling is what one "
+            "half of the real passages reaches with the other",
+            f"{'':24}{'real':>9}{'composed':>10}{'agreement':>11}{'ceiling':>9}",
         ]
         for name, found in self.agreement.items():
-            top = self.ceiling[name]
-            numbers = (
-                _cell(of.get(name), width) for of, width in ((self.real, 9), (self.composed, 10))
-            )
             lines.append(
-                f"{name:24}{''.join(numbers)}   {found.overlap:.3f} ({top.overlap:.3f})  "
-                f"{found.divergence:.3f} ({top.divergence:.3f})"
+                f"{name.replace('_', ' '):24}{_cell(self.real.get(name), 9)}"
+                f"{_cell(self.composed.get(name), 10)}"
+                f"{_cell(found.overlap, 11)}{_cell(self.ceiling[name].overlap, 9)}"
             )
-        mean = f"{self.overlap:.3f} ({_mean_overlap(self.ceiling):.3f})"
-        lines.append(f"{'mean':24}{'':19}   {mean}")
+        ceiling = _mean_overlap(self.ceiling)
+        lines.append(f"{'mean':43}{_cell(self.overlap, 11)}{_cell(ceiling, 9)}")
         return "\n".join([*lines, *self._originality_lines()])
 
     def _originality_lines(self) -> Iterator[str]:
