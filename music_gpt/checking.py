@@ -99,9 +99,7 @@ def short(value: object) -> str:
     >>> len(short("9" * 5000)), short([10**5000])
     (60, '[a number of thousands of digits]')
     """
-    if isinstance(value, numbers.Real) and not isinstance(value, int):  # as numpy's
-        value = int(value) if isinstance(value, numbers.Integral) else float(value)
-    text = _Brief().repr(value)
+    text = _Brief().repr(value.item() if hasattr(value, "item") else value)  # numpy's numbers
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 

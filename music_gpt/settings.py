@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped] # a part of Lightning's and jsonargparse's own needs
 
+from music_gpt.checking import short
 from music_gpt.config.model import ModelConfig
 from music_gpt.config.training import DataConfig, OptimConfig, RunConfig, TrainConfig
 from music_gpt.errors import InputError
@@ -20,40 +22,105 @@ from music_gpt.files import read_text
 
 SECTIONS = {"model": ModelConfig, "data": DataConfig, "optim": OptimConfig, "train": TrainConfig}
 """Part of a YAML file -> its knobs."""
-MAX_BYTES = 1 << 20
-"""Of a YAML file; ours have a thousandth of it."""
+MAX_BYTES, MAX_DEPTH = 1 << 20, 8
+"""Bounds on a YAML file; ours have a thousandth of the bytes, and half of the levels."""
 
 
 def read_settings(file: Path, known: set[str]) -> dict[str, Any]:
     """What the YAML file says; `InputError` unless it holds settings of `train` by their names.
 
-    known: names that may stand in it beside the sections.
+    known: names that may stand in it beside the sections. The sections have to make a run of their
+    own, whatever flags change in it.
     """
     told = "see `music-gpt train --help` and configs/"
     if not os.path.lexists(file):
         raise InputError(f"--config: there is no file '{file}' of settings; {told}.")
     text = read_text(file, MAX_BYTES, "a YAML file")
-    try:
-        settings = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        where = getattr(error, "problem_mark", None)
-        line = "" if where is None else f" in line {where.line + 1}"
-        raise InputError(f"--config: {file} is no valid YAML{line}; {told}.") from error
+    settings = read_yaml(f"--config: {file}", text)
     _check_names(f"{file}", settings, known | set(SECTIONS))
     for name, config in SECTIONS.items():
         if name in settings:
             knobs = {f.name for f in dataclasses.fields(config)}
             _check_names(f"{file}: {name}", settings[name], knobs)
+    try:
+        run_config(settings)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
     return dict(settings)
+
+
+def read_yaml(where: str, text: str) -> Any:
+    """What plain YAML says; `InputError`, which calls it `where`, for anything else.
+
+    Numbers are as in YAML 1.2:
+
+    >>> read_yaml("a flag", "[1e-3, 0.9]")
+    [0.001, 0.9]
+    """
+    try:
+        return _Loader(text).get_single_data()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f" in line {mark.line + 1}"
+        why = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable"
+        raise InputError(
+            f"{where} is no valid YAML{line} ({' '.join(why.split())}); see "
+            "`music-gpt train --help` and configs/."
+        ) from error
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc] # PyYAML has no types
+    """YAML of a few levels, where a name stands once and nothing stands for something else."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            raise _refusal("nothing may refer to another place with *", event)
+        if self.depth == MAX_DEPTH:
+            raise _refusal(f"more than {MAX_DEPTH} levels", event)
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        names = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if (name := str(key.value)) in names:
+                raise _refusal(f"{short(name)} stands there twice", key)
+            names.add(name)
+        return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: Any, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError) as error:  # as of a 99th of a month
+            kind = node.tag.rpartition(":")[2]
+            raise _refusal(f"{short(node.value)} cannot be read as {kind}", node) from error
+
+
+_Loader.add_implicit_resolver(  # in YAML 1.1, which PyYAML reads, 1e-3 is a text
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(?:\d[\d_]*\.?[\d_]*|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
+)
+
+
+def _refusal(problem: str, at: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=at.start_mark)
 
 
 def _check_names(where: str, settings: object, known: set[str]) -> None:
     told = "see `music-gpt train --help`"
     if not isinstance(settings, dict):
-        raise InputError(f"{where} has to hold names with values, but it is {settings!r}; {told}.")
+        raise InputError(
+            f"{where} has to hold names with values, but it is {short(settings)}; {told}."
+        )
     for name in settings:
         if name not in known:
-            raise InputError(f"{where} has {name!r}, but there is no such setting; {told}.")
+            raise InputError(f"{where} has {short(name)}, but there is no such setting; {told}.")
 
 
 def run_config(settings: Mapping[str, Mapping[str, Any]]) -> RunConfig:

@@ -20,13 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml  # type: ignore[import-untyped] # a part of Lightning's own needs
-
 from music_gpt.config.training import RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import whole_file
 from music_gpt.process import exit_code, print_out
-from music_gpt.settings import SECTIONS, read_settings, run_config
+from music_gpt.settings import SECTIONS, read_settings, read_yaml, run_config
 
 EVALUATION = "evaluation.json"
 EVALUATION_SHARE = 0.08
@@ -76,7 +74,7 @@ def read_config(file: Path, knobs: dict[str, str], max_minutes: float | None = N
             raise InputError(
                 f"There is no setting {flag}; the settings are those in {file.parent}."
             )
-        settings.setdefault(section, {})[name] = yaml.safe_load(value)
+        settings.setdefault(section, {})[name] = read_yaml(flag, value)
     if max_minutes is not None:
         settings.setdefault("train", {})["max_minutes"] = max_minutes
     return run_config(settings)

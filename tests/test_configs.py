@@ -14,6 +14,7 @@ import yaml
 from music_gpt.cli import main as cli
 from music_gpt.config.model import N_EVENTS, PRESETS, ModelConfig
 from music_gpt.config.training import RunConfig, TrainConfig
+from music_gpt.errors import InputError
 from music_gpt.network.model import GPT
 from music_gpt.train_config import read_config
 
@@ -194,6 +195,28 @@ def test_an_unknown_knob_in_a_file_is_one_sentence(
         (b"- 1\n", "has to hold names with values, but it is [1]"),
         (b"", "has to hold names with values, but it is None"),
         (b"\xff\xfe\x00model", "is no text in UTF-8; give a YAML file"),
+        (b"train:\n  seed: 2026-99-99\n", "no valid YAML in line 2 ('2026-99-99' cannot be read"),
+        (b"train:\n  seed: !!int abc\n", "no valid YAML in line 2 ('abc' cannot be read as int)"),
+        (b"train:\n  seed: !!bool abc\n", "line 2 ('abc' cannot be read as bool)"),
+        (b"train:\n  seed: !!timestamp a\n", "line 2 ('a' cannot be read as timestamp)"),
+        (b"train:\n  seed: " + b"9" * 5000, "no valid YAML in line 2 ('9999"),
+        (b"train: " + b"[" * 10_000, "no valid YAML in line 1 (more than 8 levels)"),
+        (b"train: !!python/object/apply:os.system [ls]\n", "could not determine a constructor"),
+        (b"a: &a [x, x]\nb: [*a, *a]\n", "line 2 (nothing may refer to another place with *)"),
+        (b"train:\n  seed: 1\n  seed: 2\n", "no valid YAML in line 3 ('seed' stands there twice)"),
+        (b"train: {}\ntrain: {}\n", "no valid YAML in line 2 ('train' stands there twice)"),
+        (b"train:\n  seed: 1\0\n", "is no valid YAML (special characters are not allowed)"),
+        (b"train: {}\n---\ntrain: {}\n", "no valid YAML in line 2 (but found another document)"),
+        (b"? [1]\n: 2\n", "no valid YAML in line 1 (found unhashable key)"),
+        (b"model:\n  n_layers: {a: 1}\n", "n_layers is {'a': 1}, but it has to be a whole number"),
+        (b"model:\n  n_layers: [1]\n", "n_layers is [1], but it has to be a whole number"),
+        (b"model:\n  n_layers:\n", "n_layers is None, but it has to be a whole number from 1 to"),
+        (b"model:\n  n_layers: true\n", "n_layers is True, but it has to be a whole number"),
+        (b"train:\n  compile: 1\n", "compile is 1, but it has to be true or false"),
+        (b"train:\n  precision: [fp32]\n", "precision is ['fp32'], but it has to be auto, bf16 or"),
+        (b"optim:\n  betas: {a: 1}\n", "betas is {'a': 1}, but it has to be two numbers"),
+        (b"optim:\n  clip: .nan\n", "clip is nan, but it has to be a number above 0"),
+        (b"train:\n  max_minutes: 1e999\n", "is inf, but it has to be a number of 0 or more"),
         (b"modle:\n  n_layers: 2\n", "has 'modle', but there is no such setting; see `music-gpt"),
         (b"model:\n  class_path: os.system\n", "model has 'class_path', but there is no such"),
         (b"model: {a: [\n", "is no valid YAML in line 2"),
@@ -209,7 +232,23 @@ def test_a_file_that_holds_no_settings_is_one_plain_sentence(
     assert asked == []
     said = capsys.readouterr().err
     assert sentence in said
+    assert str(file) in said
     assert len(said.splitlines()) == 1
+    assert len(said) < 300 + len(str(file))
+    with pytest.raises(InputError) as caught:
+        read_config(file, {})
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("number", ["1e-3", "1E-3", ".1e-2", "0.001", "1.0e-03"])
+def test_a_number_with_an_exponent_is_one_in_a_file_and_on_a_bare_machine(
+    tmp_path: Path, asked: list[Any], number: str
+) -> None:
+    file = tmp_path / "small.yaml"
+    file.write_text(f"optim:\n  adamw_lr: {number}\n")
+    assert run_config(asked, "--config", str(file)).optim.adamw_lr == 1e-3
+    assert read_config(file, {}).optim.adamw_lr == 1e-3
+    assert read_config(file, {"--optim.muon_lr": number}).optim.muon_lr == 1e-3
 
 
 def test_a_bad_value_in_a_file_is_the_sentence_of_its_knob(
@@ -219,9 +258,30 @@ def test_a_bad_value_in_a_file_is_the_sentence_of_its_knob(
     file.write_text("model:\n  n_heads: 7\n")
     assert cli.main(["train", "--tokens", "t", "--out", "o", "--config", str(file)]) == 2
     assert asked == []
-    assert capsys.readouterr().err == (
-        "music-gpt: n_heads is 7, but it has to be a divisor of d_model (512).\n"
-    )
+    said = capsys.readouterr().err
+    assert said.startswith(f"music-gpt: {file}: ")
+    assert "n_heads is 7, but it has to be a divisor of" in said
+
+
+@pytest.mark.parametrize("value", ["maybe", "1", "[true]", ""])
+def test_a_switch_in_a_file_is_on_or_off(
+    tmp_path: Path, asked: list[Any], capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    file = tmp_path / "odd.yaml"
+    file.write_text(f"resume: {value}\n")
+    assert cli.main(["train", "--tokens", "t", "--out", "o", "--config", str(file)]) == 2
+    assert asked == []
+    assert "resume is" in (said := capsys.readouterr().err)
+    assert "but it has to be true or false" in said
+
+
+def test_a_flag_of_thousands_of_characters_is_one_short_sentence(
+    asked: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for flag in ("--model.n_layers", "--optim.betas", "--model"):
+        assert cli.main(["train", "--tokens", "t", "--out", "o", flag, "[" * 5000]) == 2
+        assert len(capsys.readouterr().err) < 400
+    assert asked == []
 
 
 @every_file

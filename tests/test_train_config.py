@@ -77,6 +77,9 @@ def test_what_a_person_can_mend_is_one_sentence(
         (("--model.n_layer", "4"), "There is no setting --model.n_layer"),
         (("--modle.n_layers", "4"), "There is no setting --modle.n_layers"),
         (("--model.n_heads", "7"), "n_heads is 7, but it has to be a divisor"),
+        (("--model.n_heads", "[" * 5000), "--model.n_heads is no valid YAML in line 1 (more than"),
+        (("--train.seed", "2026-99-99"), "--train.seed is no valid YAML in line 1 ('2026-99-99'"),
+        (("--train.seed", "9" * 5000), "--train.seed is no valid YAML in line 1 ('999"),
     ):
         assert main(words(file, tokens, *more)) == 2
         assert sentence in capsys.readouterr().err

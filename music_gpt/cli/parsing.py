@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
 
+from music_gpt.checking import require
 from music_gpt.errors import InputError
 from music_gpt.process import print_out
 from music_gpt.settings import read_settings
@@ -51,7 +52,11 @@ class Parser(ArgumentParser):
 
     def parse_path(self, cfg_path: Any, *args: Any, **kwargs: Any) -> Namespace:
         """A file of settings, once it has been looked through."""
-        read_settings(Path(cfg_path), {action.dest.split(".")[0] for action in self._actions})
+        known = {action.dest.split(".")[0] for action in self._actions}
+        settings = read_settings(Path(cfg_path), known)
+        for switch in (action.dest for action in self._actions if action.nargs == 0):
+            value = settings.get(switch, False)
+            require(isinstance(value, bool), switch, value, "true or false")
         found: Namespace = super().parse_path(cfg_path, *args, **kwargs)
         return found
 
