@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import subprocess
 import sys
@@ -118,18 +117,6 @@ def test_a_disk_that_takes_no_more_events_ends_nothing(
     config = run_config(max_steps=6, validate_every_steps=2, tensorboard=True)
     assert train(tokens, tmp_path, config)["finished"]
     assert capsys.readouterr().err.count("The log for TensorBoard is missing: ") == 1
-
-
-def test_a_terminal_that_is_gone_ends_nothing(
-    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Gone(io.StringIO):
-        def write(self, _: str) -> int:
-            raise BrokenPipeError
-
-    monkeypatch.setattr("sys.stderr", Gone())
-    monkeypatch.setattr(progress, "write_report", None)  # and this cannot even be told
-    assert train(tokens, tmp_path, run_config(max_steps=4, validate_every_steps=2))["finished"]
 
 
 def test_the_line_tells_the_last_validation_and_the_time_that_is_left(

@@ -5,7 +5,6 @@ What cannot be written here never ends a run, but for the log, whose loss would 
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import math
 import sys
@@ -65,8 +64,7 @@ class Watch:
 
     def close(self) -> None:
         """Leave the terminal as it was."""
-        with contextlib.suppress(OSError):
-            self._bar.close()
+        self._bar.close()
         self._with_events(lambda events: events.close())
 
     def show(self, row: Measurement, progress: float) -> None:
@@ -76,8 +74,7 @@ class Watch:
         if not math.isnan(row.validation_nats_per_token):
             self._validation = row.validation_nats_per_token
         self._bar.n = min(100.0, 100.0 * progress)
-        with contextlib.suppress(OSError):
-            self._bar.set_description_str(_line(row, self._validation, progress), refresh=True)
+        self._bar.set_description_str(_line(row, self._validation, progress), refresh=True)
 
     def report(self, state: str) -> None:
         """Write the report anew, headed by the sentence `state`."""
@@ -115,8 +112,7 @@ class Watch:
 
 def tell(text: str) -> None:
     """Say something above the progress bar."""
-    with contextlib.suppress(OSError):  # nobody reads it: the pipe is closed, or the disk is full
-        tqdm.write(text, file=sys.stderr)
+    tqdm.write(text, file=sys.stderr)
 
 
 def sentence(error: Exception) -> str:
