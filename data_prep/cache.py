@@ -7,10 +7,11 @@ is never used again. In memory each file takes some hundred bytes; music stays o
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-import shutil
-import zipfile
+import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,14 @@ import numpy.typing as npt
 
 from data_prep.collect import Digests, Files, MidiFile, Progress
 from data_prep.encode import (
+    CHUNK_NAME,
     CRASHED,
     FACTS,
     FILES_IN_CHUNK,
     Facts,
     encode_chunk,
     load_chunk,
+    require_whole,
     said_in,
     setting_key,
     store_chunk,
@@ -32,10 +35,14 @@ from data_prep.encode import (
 )
 from data_prep.workers import Workers
 from music_gpt.arrays import Ids
+from music_gpt.errors import InputError
+from music_gpt.files import UNFINISHED_FILES, is_file, is_folder
 from music_gpt.hashing import Hashes
 from music_gpt.tokens.events import N_PITCHES, N_VELOCITIES
 
 Rows = npt.NDArray[np.int64]
+_SETTING_NAME = re.compile("[0-9a-f]{16}")
+"""Of a folder of chunks."""
 
 
 class Cache:
@@ -126,15 +133,15 @@ class Cache:
         return total
 
     def forget_all_but(self, rows: Rows) -> None:
-        """Remove the chunks of which no file is used, and those of other settings."""
+        """Remove the chunks of which no file is used, and those of other settings.
+
+        What else someone has put there stays.
+        """
         used = np.unique(self._all_places()[rows, 0]).tolist()
-        kept = {self._chunks[number] for number in used}
-        for chunk in self.folder.iterdir():
-            if chunk.name not in kept:
-                chunk.unlink()
+        _remove_chunks(self.folder, kept={self._chunks[number] for number in used})
         for folder in self.root.iterdir():
-            if folder != self.folder:
-                shutil.rmtree(folder, ignore_errors=True)
+            if folder != self.folder and _SETTING_NAME.fullmatch(folder.name):
+                _remove_chunks(folder)
 
     def _place(self, row: int) -> tuple[Path, int]:
         """The chunk of a file, and its place there."""
@@ -164,8 +171,6 @@ class Cache:
     def _learn(self, chunk: Path, *, unreadable_too: bool = True) -> int:
         """Add the files of a chunk to the table; returns how many it holds."""
         facts = load_chunk(chunk, "facts")
-        if facts.dtype != FACTS:
-            raise ValueError(f"{chunk} holds something else")
         places = np.flatnonzero(unreadable_too | ~facts["unreadable"])
         self._facts.append(facts[places])
         number = np.full(len(places), len(self._chunks))
@@ -178,11 +183,30 @@ class Cache:
         """Learn what earlier runs have read; what they could not read is tried again."""
         self._chunks, self._first_rows, self._facts, self._places = [], [0], [], []
         self._cut.cache_clear()
-        for chunk in sorted(self.folder.glob("*.npz")):
+        for chunk in _chunks_in(self.folder):
             try:
-                self._learn(chunk, unreadable_too=False)
-            except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+                require_whole(chunk)
+            except InputError:
                 chunk.unlink()  # damaged: its files are read again
+            else:
+                self._learn(chunk, unreadable_too=False)
 
     def _store_crash(self, file: MidiFile) -> Path:
         return store_chunk([unreadable(file.digest, CRASHED)], self.folder)
+
+
+def _chunks_in(folder: Path) -> list[Path]:
+    """The chunks in a folder; whatever else lies there is not ours."""
+    found = (path for path in folder.iterdir() if CHUNK_NAME.fullmatch(path.name))
+    return sorted(path for path in found if is_file(path))
+
+
+def _remove_chunks(folder: Path, kept: Collection[str] = ()) -> None:
+    """Remove chunks, what killed runs left of others, and the folder if nothing else is in it."""
+    if folder.is_symlink() or not is_folder(folder):
+        return
+    for path in [*_chunks_in(folder), *filter(is_file, folder.glob(UNFINISHED_FILES))]:
+        if path.name not in kept:
+            path.unlink()
+    with contextlib.suppress(OSError):  # not empty
+        folder.rmdir()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,8 +19,12 @@ from typing import NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
+from music_gpt.config.preparing import MidiLimits
 from music_gpt.errors import InputError
+from music_gpt.files import is_folder, open_regular
 
+MAX_BYTES = MidiLimits().max_bytes
+"""A larger file would not be read, so it is not looked into either."""
 SUFFIXES = (".mid", ".midi", ".rmi")
 FILES_AT_ONCE = 64
 """Files that one thread reads before the next are given to it."""
@@ -104,7 +109,7 @@ def collect(
     Links to folders are followed. Hidden files, things that are no files, unreadable files and
     byte-identical doubles go to `left_out`. Raises `InputError` if there is no MIDI file at all.
     """
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise InputError(f"There is no folder {folder}; give the folder that holds the MIDI files.")
     found = Collection(Files(folder, [], np.zeros(0, "S32")))
     candidates: list[str] = []
@@ -161,13 +166,15 @@ def _walk(folder: Path, skip: Path | None, found: Collection) -> Iterator[Path]:
 def _why_not(path: Path, name: str) -> tuple[str, str] | None:
     if any(part.startswith(".") for part in name.split("/")):
         return "hidden", "It is a hidden file, such as systems put beside the real ones."
-    if path.is_dir():
-        return "not a file", "It is a folder that is named like a MIDI file."
-    if not path.exists():
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
         return "not a file", "It is a link to something that is not there."
-    if not path.is_file():
-        return "not a file", "It is not a regular file."
-    return None
+    except OSError as error:  # its folder may not be entered, or its link leads to itself
+        return "unreadable", f"It cannot be opened ({error.strerror})."
+    if stat.S_ISDIR(mode):
+        return "not a file", "It is a folder that is named like a MIDI file."
+    return None if stat.S_ISREG(mode) else ("not a file", "It is not a regular file.")
 
 
 def _read_checksums(paths: list[str], found: Collection, progress: Progress | None) -> None:
@@ -218,7 +225,7 @@ def _checksums(
 
 def _checksum(path: str) -> tuple[bytes, str | None]:
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open_regular(path, MAX_BYTES) as file:
             return hashlib.file_digest(file, "sha256").digest(), None
     except OSError as error:
         return b"", f"It cannot be opened ({error.strerror})."

@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +19,10 @@ import numpy.typing as npt
 
 from data_prep.collect import MidiFile
 from data_prep.fingerprint import Fingerprints, fingerprints
-from music_gpt.arrays import Ids
+from music_gpt.arrays import Ids, read_arrays
 from music_gpt.config.preparing import MidiLimits
 from music_gpt.errors import InputError
-from music_gpt.files import whole_file
+from music_gpt.files import opened, whole_file
 from music_gpt.midi.files import read_file
 from music_gpt.midi.piece import DEFAULT_LIMITS, read_piece
 from music_gpt.notes import Notes
@@ -40,6 +42,10 @@ from music_gpt.tokens.events import (
 )
 
 FILES_IN_CHUNK = 16
+ARRAYS = ("facts", "said", "ids", "pitches", "velocities", *Fingerprints._fields)
+"""What a chunk holds."""
+CHUNK_NAME = re.compile(r"[0-9a-f]{24}\.npz")
+MAX_CHUNK_BYTES = 1 << 30
 CHUNK_FORMAT = 3
 CRASHED = "Reading it ended the process, perhaps for want of memory; look at this file."
 
@@ -197,10 +203,24 @@ def store_chunk(pieces: list[Encoded], folder: Path) -> Path:
 
 @functools.lru_cache(maxsize=8)
 def load_chunk(chunk: Path, what: str) -> npt.NDArray[Any]:
-    """One of the arrays of a chunk; few are held at a time."""
-    with np.load(chunk, allow_pickle=False) as arrays:
-        array: npt.NDArray[Any] = arrays[what]
-        return array
+    """One of the arrays of a chunk; few are held at a time. `InputError` if it is damaged."""
+    return _load(chunk, [what])[what]
+
+
+def require_whole(chunk: Path) -> None:
+    """Raise `InputError` unless every array of a chunk is there as it was written."""
+    if _load(chunk, ARRAYS)["facts"].dtype != FACTS:
+        raise InputError(f"{chunk} holds something else; run the same command again.")
+
+
+def _load(chunk: Path, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    try:
+        with opened(chunk, MAX_CHUNK_BYTES) as file:
+            return read_arrays(file, names)
+    except ValueError as error:
+        raise InputError(
+            f"{chunk} is damaged or gone, since this command began; run the same command again."
+        ) from error
 
 
 def said_in(chunk: Path, row: int) -> tuple[str, tuple[str, ...]]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
+import itertools
+import posixpath
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +15,11 @@ from typing import NamedTuple
 from data_prep.collect import Collection
 from music_gpt.config.preparing import PrepareConfig
 from music_gpt.errors import InputError
+from music_gpt.files import opened
 from music_gpt.tokens.card import SPLITS
 
+MAX_BYTES = 1 << 28
+"""Of a list: a million files have about half of it."""
 MAESTRO_LICENCE = "CC BY-NC-SA 4.0"
 MAESTRO_KIND = "performance-disklavier"
 _SPLIT_NAMES = {"valid": "validation", "val": "validation", "dev": "validation"}
@@ -48,8 +54,10 @@ def read_lists(midi: Path, found: Collection, config: PrepareConfig) -> Lists:
     """MAESTRO's own tables in the folder, then the lists that the settings name, which win."""
     lists = Lists()
     for table in sorted(found.maestro_tables):
+        below = table.parent.relative_to(midi).as_posix()
         for row in _rows(table, ",", ("midi_filename", "split")):
-            name = _same_name((table.parent / row["midi_filename"]).relative_to(midi).as_posix())
+            # a name that leads out of the folder is that of no file in it
+            name = _same_name(posixpath.normpath(posixpath.join(below, row["midi_filename"])))
             lists.splits[name] = _split_name(row["split"], table)
             composer = row.get("canonical_composer") or ""
             lists.provenance[name] = Provenance(table.stem, MAESTRO_LICENCE, MAESTRO_KIND, composer)
@@ -66,25 +74,25 @@ def read_lists(midi: Path, found: Collection, config: PrepareConfig) -> Lists:
 
 def _rows(path: Path, delimiter: str, columns: Sequence[str]) -> Iterator[dict[str, str]]:
     """The rows of a table whose first line names its columns, perhaps after a `#`."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"The list {path} cannot be read ({error}); give a UTF-8 text.") from None
-    lines = text.removeprefix("#").splitlines()
-    reader = csv.DictReader(lines, delimiter=delimiter, restval="", strict=True)
-    try:
-        reader.fieldnames = [name.strip() for name in reader.fieldnames or []]
-        rows = list(reader)
-    except csv.Error as error:
-        raise InputError(
-            f"The list {path} is no table ({error} in line {reader.line_num}); mend that line."
-        ) from None
-    missing = [name for name in columns if name not in reader.fieldnames]
-    if missing:
-        raise InputError(
-            f"The list {path} has no column {missing[0]!r}; its first line has to name the columns."
-        )
-    yield from rows
+    with opened(path, MAX_BYTES, "a UTF-8 text") as file:
+        lines = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+        try:
+            head = next(lines, "").removeprefix("#")
+            rows = itertools.chain([head], lines)
+            reader = csv.DictReader(rows, delimiter=delimiter, restval="", strict=True)
+            reader.fieldnames = [name.strip() for name in reader.fieldnames or []]
+            if missing := [name for name in columns if name not in reader.fieldnames]:
+                raise InputError(
+                    f"The list {path} has no column {missing[0]!r}; its first line has to name the "
+                    "columns."
+                )
+            yield from reader
+        except UnicodeDecodeError:
+            raise InputError(f"The list {path} is no text in UTF-8; give one that is.") from None
+        except csv.Error as error:
+            raise InputError(
+                f"The list {path} is no table ({error} in line {reader.line_num}); mend that line."
+            ) from None
 
 
 def _split_name(name: str, table: Path) -> str:

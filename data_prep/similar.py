@@ -6,6 +6,7 @@ bounded: what is more than a few million hashes goes through files in a scratch 
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -173,6 +174,8 @@ class _Parts:
     def _clear(self) -> None:
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # the other one still needs it
+                self.folder.parent.rmdir()
 
     def add(self, rows: npt.NDArray[Any], *, by: Hashes) -> None:
         """Keep the rows."""

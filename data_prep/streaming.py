@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from music_gpt.errors import InputError
+from music_gpt.files import plain_errors
 from music_gpt.tokens.card import CARD
 from music_gpt.tokens.corpus import PIECES, TOKENIZER, Corpus, Split
 
@@ -35,8 +36,11 @@ def write_for_streaming(
     """
     tokens, out = Path(tokens), Path(out)
     corpus = Corpus.open(tokens)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} exists and is not an empty folder; choose a new one for LitData.")
+    with plain_errors(out):
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise InputError(
+                f"{out} exists and is not an empty folder; choose a new one for LitData."
+            )
     try:
         from litdata import optimize  # a second, and it is not always there
     except ImportError:

@@ -21,6 +21,9 @@ from typing import BinaryIO
 from music_gpt.errors import InputError
 
 LOCK = ".lock"
+_PART = ".part-"
+UNFINISHED_FILES = f"{_PART}*"
+"""What a writer that was killed may leave beside the place of its file."""
 
 _FULL = ("the disk is full", "free some space")
 _WAYS_OUT = {
@@ -218,7 +221,7 @@ def _require_place(path: Path) -> None:
 
 def _beside(path: Path) -> Path:
     """A new name in the same folder: hidden, and short however long the other is."""
-    return path.with_name(f".part-{os.getpid()}-{secrets.token_hex(4)}")
+    return path.with_name(f"{_PART}{os.getpid()}-{secrets.token_hex(4)}")
 
 
 def _sync(path: Path) -> None:

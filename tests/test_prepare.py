@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -334,6 +336,196 @@ def test_scores_are_kept_unless_they_are_not_wanted(midi: Path, tmp_path: Path) 
     assert report["left_out_counts"] == {"flat velocity": 1, "quantised": 1}
 
 
+def chunks_in(out: Path) -> list[Path]:
+    return sorted(out.glob(".music-gpt-cache/*/*.npz"))
+
+
+@pytest.mark.parametrize("place", [0.01, 0.2, 0.5, 0.8, 0.95, 0.999])
+def test_a_damaged_chunk_is_thrown_away_and_its_files_are_read_anew(
+    midi: Path, tmp_path: Path, place: float
+) -> None:
+    run(midi, tmp_path / "out")
+    expected = content(tmp_path / "out")
+    [chunk] = chunks_in(tmp_path / "out")
+    whole = chunk.read_bytes()
+    for at in range(int(place * len(whole)), len(whole), 1 + len(whole) // 3):
+        chunk.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        run(midi, tmp_path / "out")
+        assert content(tmp_path / "out") == expected
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:-30], lambda whole: b"", lambda _: b"PK"])
+def test_a_chunk_that_was_cut_is_read_anew(
+    midi: Path, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    run(midi, tmp_path / "out")
+    expected = content(tmp_path / "out")
+    [chunk] = chunks_in(tmp_path / "out")
+    whole = chunk.read_bytes()
+    chunk.write_bytes(damage(whole))
+    run(midi, tmp_path / "out")
+    assert content(tmp_path / "out") == expected
+    assert chunk.read_bytes() == whole
+
+
+def test_what_others_put_into_the_cache_stays_and_does_no_harm(midi: Path, tmp_path: Path) -> None:
+    run(midi, tmp_path / "out")
+    cache = tmp_path / "out" / ".music-gpt-cache"
+    [ours] = cache.iterdir()
+    other_setting = cache / ("0" * 16)
+    foreign = [
+        *(folder / name for folder in (cache, ours) for name in ("notes.txt", "a.npz", "b/c.npz")),
+        *(ours / f"{digit * 24}.npz" / "x" for digit in "01"),
+        other_setting / "notes.txt",
+    ]
+    for path in foreign:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("precious")
+    leftover = [
+        other_setting / f"{'a' * 24}.npz",
+        ours / ".part-1-ab",
+        cache / ("1" * 16) / ".part-1",
+    ]
+    leftover[-1].parent.mkdir()
+    for path in leftover:
+        path.write_text("ours")
+    write_folder(midi, range(14))
+    assert run(midi, tmp_path / "out")["pieces"] == 14
+    assert {path.read_text() for path in foreign} == {"precious"}
+    assert not any(path.exists() for path in [*leftover, leftover[-1].parent])
+
+
+def test_a_chunk_that_is_damaged_while_it_is_used_is_told_in_a_sentence(
+    midi: Path, tmp_path: Path
+) -> None:
+    cache = Cache(tmp_path / "cache", 10.0)
+    cache.encode(collect(midi).files, workers=1, progress=lambda what, done, total: None)
+    [chunk] = cache.folder.iterdir()
+    chunk.write_bytes(b"")
+    with pytest.raises(InputError, match=r"npz is damaged or gone, .* run the same command again"):
+        cache.ids(0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such files")
+def test_what_is_no_regular_file_is_named_and_not_even_opened(
+    midi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(midi / "pipe.mid")
+    (midi / "device.mid").symlink_to("/dev/zero")
+    (midi / "itself.mid").symlink_to(midi / "itself.mid")
+    monkeypatch.chdir(midi)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket.mid")
+    report = run(midi, tmp_path / "out")
+    assert {left["name"]: (left["kind"], left["reason"]) for left in report["left_out"]} == {
+        **{
+            f"{name}.mid": ("not a file", "It is not a regular file.")
+            for name in ("pipe", "device", "socket")
+        },
+        "itself.mid": ("unreadable", "It cannot be opened (Too many levels of symbolic links)."),
+    }
+
+
+def test_a_file_that_is_too_large_is_not_read_for_its_checksum(
+    midi: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (midi / "huge.mid").open("wb") as file:
+        file.truncate(6 << 30)  # it takes no room on the disk
+    opened = []
+    original = os.open
+
+    def noted(path: str, *args: Any, **how: Any) -> int:
+        opened.append(Path(path).name)
+        return original(path, *args, **how)
+
+    monkeypatch.setattr(os, "open", noted)
+    [left] = collect(midi).left_out
+    assert (left.kind, left.reason) == (
+        "unreadable",
+        "It cannot be opened (it has more than the 10,000,000 bytes that are allowed).",
+    )
+    assert len(set(opened)) == 12
+    assert "huge.mid" not in opened
+
+
+def test_files_that_may_not_be_looked_at_are_named_with_the_reason(
+    midi: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = PermissionError(errno.EACCES, "Permission denied")
+    original_stat, original_open = os.stat, os.open
+
+    def stat(path: Any, *args: Any, **how: Any) -> os.stat_result:
+        if str(path).endswith("piece 00.mid"):  # its folder may not be entered
+            raise refused
+        return original_stat(path, *args, **how)
+
+    def open_(path: Any, *args: Any, **how: Any) -> int:
+        if str(path).endswith("piece 01.mid"):
+            raise refused
+        return original_open(path, *args, **how)
+
+    monkeypatch.setattr(os, "stat", stat)
+    monkeypatch.setattr(os, "open", open_)
+    report = run(midi, tmp_path / "out")
+    assert [tuple(left.values()) for left in report["left_out"]] == [
+        ("a/piece 00.mid", "unreadable", "It cannot be opened (Permission denied)."),
+        ("b/piece 01.mid", "unreadable", "It cannot be opened (Permission denied)."),
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["/a/piece 00.mid", "../a/piece 00.mid", "C:\\a\\piece 00.mid", "\0", "", "a" * 9999]
+)
+def test_a_table_that_names_files_elsewhere_does_no_harm(
+    midi: Path, tmp_path: Path, name: str
+) -> None:
+    table = f"split,midi_filename\ntest,{name}\ntest,a/../b/piece 01.mid\n"
+    (midi / "maestro-v9.csv").write_text(table)
+    run(midi, tmp_path / "out", PrepareConfig(workers=1, validation=0, test=0))
+    assert [file for file, split in split_of(tmp_path / "out").items() if split == "test"] == [
+        "b/piece 01.mid"
+    ]
+
+
+def test_a_table_in_a_folder_tells_of_the_files_there(tmp_path: Path) -> None:
+    write_folder(tmp_path / "midi" / "below", range(4))
+    table = tmp_path / "midi" / "below" / "maestro-v9.csv"
+    table.write_text("split,midi_filename\ntest,b/piece 01.mid\n")
+    run(tmp_path / "midi", tmp_path / "out", PrepareConfig(workers=1, validation=0, test=0))
+    assert split_of(tmp_path / "out")["below/b/piece 01.mid"] == "test"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in folders")
+@pytest.mark.parametrize("which", ["maestro", "split_by", "sources"])
+@pytest.mark.parametrize("what", ["pipe", "device", "sparse"])
+def test_a_list_that_never_ends_is_not_waited_for(
+    midi: Path, tmp_path: Path, which: str, what: str
+) -> None:
+    table = midi / "maestro-v9.csv" if which == "maestro" else tmp_path / "list"
+    if what == "pipe":
+        os.mkfifo(table)
+    elif what == "device":
+        table.symlink_to("/dev/zero")
+    else:
+        with table.open("wb") as file:
+            file.truncate(6 << 30)
+    knobs = {} if which == "maestro" else {which: str(table)}
+    with pytest.raises(InputError, match=f"{table} cannot be read: it .*; give a UTF-8 text"):
+        run(midi, tmp_path / "out", PrepareConfig(workers=1, **knobs))
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b", "x/" * 3000], ids=["long", "zero", "deep"])
+def test_a_name_that_nothing_can_have_is_told_in_a_sentence(
+    midi: Path, tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(InputError, match="There is no folder"):
+        run(tmp_path / name, tmp_path / "out")
+    with pytest.raises(InputError, match="give"):
+        run(midi, tmp_path / name)
+    with pytest.raises(InputError, match="list.* cannot be read: .*; give a UTF-8 text"):
+        run(midi, tmp_path / "out", PrepareConfig(split_by=f"{tmp_path}/list{name}"))
+
+
 def test_a_link_that_leads_back_is_followed_once(midi: Path, tmp_path: Path) -> None:
     (midi / "a" / "up").symlink_to(midi, target_is_directory=True)
     (midi / "gone.mid").symlink_to(tmp_path / "nowhere")
@@ -473,7 +665,7 @@ def _die_or_encode(files: list[MidiFile]) -> Path:
 def test_a_place_that_cannot_be_written_is_said_in_a_sentence(midi: Path, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(InputError, match="is a file, but the tokens go into a folder"):
+    with pytest.raises(InputError, match="a file stands where a folder should be"):
         run(midi, file)
     with pytest.raises(InputError, match="cannot be written"):
         run(midi, file / "below")
