@@ -2,12 +2,15 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from music_gpt.composing.prompt import Prompt, hear
-from music_gpt.midi.piece import Piece
+from music_gpt.composing.provenance import settings_text
+from music_gpt.composing.redoing import Redoing, hear_stretch
+from music_gpt.midi.piece import Piece, write_midi
 from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.tokens.events import FRAMES_PER_SECOND
 
@@ -35,6 +38,7 @@ class FakeComposition:
         self.seconds_composed = 0.0
         self.n_tokens = 0
         self.closed = False
+        self.redo: list[float] = []
         self._seed = seed
         self._pace = pace
         self._new: list[list[tuple[float, float, int, int]]] = [[] for _ in range(takes)]
@@ -74,7 +78,16 @@ class FakeComposition:
 
     def settings(self, take: int) -> dict[str, Any]:
         """How the take came about."""
-        return {"seed": self._seed + take, "seconds": self.seconds}
+        redo = {"redo": self.redo} if self.redo else {}
+        return {"seed": self._seed + take, "seconds": self.seconds, **redo}
+
+    def ranking(self) -> list[int]:
+        """The last take is the likeliest."""
+        return list(range(self.n_takes))[::-1]
+
+    def write(self, path: Path, take: int) -> None:
+        """A MIDI file."""
+        write_midi(self.notes(take), path, text=settings_text(self.settings(take)))
 
     def close(self) -> None:
         """Stop; the music stays."""
@@ -87,6 +100,7 @@ class FakePianist:
 
     def __init__(self, pace: float = 4.0) -> None:
         self.pace = pace
+        self.folder: Path | None = None
 
     def compose(
         self,
@@ -97,7 +111,10 @@ class FakePianist:
         variations: int = 1,
         prompt_seconds: float | None = None,
         prompt_end_seconds: float | None = None,
-        **_sampling: float,
+        tracks: None = None,
+        end: bool = False,
+        include_prompt: bool = True,
+        **sampling: Any,
     ) -> FakeComposition:
         """A composition that has not begun."""
         assert seed is not None
@@ -105,3 +122,23 @@ class FakePianist:
         if prompt is not None:
             heard = hear(prompt, 1_000_000, prompt_seconds, 4.0, prompt_end_seconds)
         return FakeComposition(heard, seconds, seed, variations, self.pace)
+
+    def begin_redo(
+        self,
+        piece: Piece,
+        start: float,
+        end: float,
+        *,
+        candidates: int = 8,
+        seed: int | None = None,
+        **_sampling: Any,
+    ) -> Redoing:
+        """Candidates that have not begun; the last one fits best."""
+        stretch = hear_stretch(piece, start, end, 1_000_000, 4.0)
+        seconds = (stretch.end - stretch.first) / FRAMES_PER_SECOND
+        composition: Any = FakeComposition(
+            stretch.prompt, seconds, seed or 0, candidates, self.pace
+        )
+        composition.redo = [stretch.first / FRAMES_PER_SECOND, stretch.end / FRAMES_PER_SECOND]
+        misfits = [float(candidates - take) for take in range(candidates)]
+        return Redoing(stretch, composition, lambda *_: misfits)

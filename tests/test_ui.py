@@ -21,18 +21,23 @@ import soundfile
 from fake_pianist import FakePianist
 from midi_bytes import events_of, file, meta, program
 
-from music_gpt.checking import MAX_JSON_INTEGER
-from music_gpt.composing.pianist import MAX_VARIATIONS, Pianist
+from music_gpt.cli.composing import add_generate
+from music_gpt.composing.pianist import MAX_GIVEN_SEED, Pianist
 from music_gpt.config.model import ModelConfig
 from music_gpt.config.page import PageConfig
-from music_gpt.config.sampling import SamplingConfig
+from music_gpt.config.sampling import SAMPLING_PRESETS
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import make_notes, piece_from_notes, read_piece, write_midi
 from music_gpt.network.model import GPT
+from music_gpt.tokens.events import encode_notes
+from music_gpt.tokens.originality import INDEX_FILE, IndexWriter
 from music_gpt.ui import visit as visits
-from music_gpt.ui.desk import KINDS, NOTHING, Desk, make_wish
+from music_gpt.ui.desk import NOTHING, Desk
+from music_gpt.ui.form import CALL, FORM, PRESET_MOVES, SLIDERS, preset_values, read_wish
+from music_gpt.ui.newness import Newness
 from music_gpt.ui.page import build_page, launch_options
 from music_gpt.ui.pianoroll import read_selection
+from music_gpt.ui.saving import KINDS
 from music_gpt.ui.shelf import PREFIX, Shelf, clear_stale_shelves
 from music_gpt.ui.visit import Visit, Wish
 
@@ -67,6 +72,13 @@ def plain(value: Any) -> bool:
     if isinstance(value, list):
         return all(map(plain, value))
     return value is None or type(value) in (str, int, float, bool)
+
+
+def values_of(**values: Any) -> list[Any]:
+    """What the form sends, where these fields were changed."""
+    usual: dict[str, Any] = {name: slider.value for name, slider in SLIDERS.items()}
+    usual |= {"key": "", "end": False, "seed": ""}
+    return [(usual | values)[name] for name in FORM]
 
 
 def count(text: str) -> int:
@@ -136,18 +148,48 @@ def test_a_new_prompt_is_not_overwritten_by_the_old_composition() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "sentence"),
+    ("values", "sentence"),
     [
-        (Wish(4.0), "between 5 and 300"),
-        (Wish(301.0), "between 5 and 300"),
-        (Wish(float("nan")), "between 5 and 300"),
-        (Wish(10.0, 9), "1 to 8"),
-        (Wish(10.0, 1, -1), "between 0 and"),
+        *(({"seconds": value}, "number from 5 to 300") for value in (4.0, 301, float("nan"), "x")),
+        *(
+            ({"variations": value}, "whole number from 1 to 8")
+            for value in (9, 0, 1.5, float("nan"))
+        ),
+        ({"top_k": 0.5}, "top_k is 0.5, but it has to be a whole number"),
+        ({"time_temperature": 0.01}, "time_temperature is 0.01"),
+        ({"key": "H"}, "key is 'H'"),
+        ({"density": -1}, "density is -1"),
     ],
 )
-def test_a_wish_that_cannot_be_met_is_refused(wish: Wish, sentence: str) -> None:
+def test_a_wish_that_cannot_be_met_is_refused(values: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        steps(visitor(), wish)
+        read_wish(values)
+
+
+def test_the_form_asks_for_what_the_command_line_asks_for() -> None:
+    visit, asked = visitor(), dict[str, Any]()
+
+    class Watched(FakePianist):
+        def compose(self, prompt: Any = None, **options: Any) -> Any:
+            asked.update(options)
+            return super().compose(prompt, **options)
+
+    desk = Desk(Watched(pace=1e6))  # type: ignore[arg-type]
+    values = values_of(key="F# minor", density=4, end=True, pitch_temperature=0.8, seed="5")
+    *_, (value, *_) = desk.compose(visit, FIRST, *values)
+    assert value["state"] == "done"
+    assert (asked["key"], asked["density"], asked["end"]) == ("F# minor", 4, True)
+    assert (asked["pitch_temperature"], asked["seed"]) == (0.8, 5)
+
+
+def test_a_character_moves_the_fields_of_the_form_and_leaves_key_and_density() -> None:
+    assert set(PRESET_MOVES) < set(FORM) - {"key", "density", "seed"}
+    moved = dict(zip(PRESET_MOVES, preset_values("adventurous"), strict=True))
+    assert read_wish(moved).sampling == SAMPLING_PRESETS["adventurous"]
+
+
+def test_the_form_begins_with_the_usual_settings() -> None:
+    assert read_wish(dict(zip(FORM, values_of(), strict=True))) == Wish()
 
 
 def test_a_part_without_notes_is_refused() -> None:
@@ -174,26 +216,149 @@ def test_a_selection_that_makes_no_sense_is_refused(payload: Any) -> None:
 
 @pytest.mark.parametrize("seed", ["x", "-1", "1.5", "12x", "9" * 5000])
 def test_a_seed_that_is_no_whole_number_is_refused(seed: str) -> None:
-    usual = SamplingConfig()
     with pytest.raises(InputError, match="whole number"):
-        make_wish(30, 1, usual.temperature, 0, 1.0, 0.0, seed)
+        read_wish({"seed": seed})
 
 
 def test_the_page_takes_the_seeds_that_the_pianist_takes() -> None:
-    last = MAX_JSON_INTEGER - MAX_VARIATIONS
-    Wish(seed=last).check(PageConfig())
-    with pytest.raises(InputError, match=f"between 0 and {last}"):
-        Wish(seed=last + 1).check(PageConfig())
+    assert read_wish({"seed": str(MAX_GIVEN_SEED)}).seed == MAX_GIVEN_SEED
+    with pytest.raises(InputError, match="whole number from 0 to"):
+        read_wish({"seed": MAX_GIVEN_SEED + 1})
 
 
-@pytest.mark.parametrize(("variations", "top_k"), [(1.5, 0), (1, 0.5), (float("nan"), 0)])
-def test_half_a_variation_is_refused(variations: float, top_k: float) -> None:
-    with pytest.raises(InputError, match="has to be a whole number"):
-        make_wish(30, variations, 1.0, top_k, 1.0, 0.0, "")
+# --- a part composed anew -----------------------------------------------------------------------
+
+MARKED = {"start": 2.0, "end": 4.0, "take": 0, "tab": 0, "candidates": 3}
+"""What the browser sends when a part of the prompt is marked."""
 
 
-GOOD = [None, 30, 1, 1.0, 0, 1.0, 0.0, ""]
-"""What /generate takes: prompt, seconds, variations, temperature, top-k, top-p, min-p, seed."""
+def redone(visit: Visit, payload: dict[str, Any], **values: Any) -> list[visits.RollValue]:
+    """What the roll shows while a part is composed anew."""
+    return [value for value, *_ in Desk(PIANIST).redo(visit, payload, *values_of(**values))]
+
+
+def test_a_part_of_the_prompt_is_composed_anew_in_several_ways() -> None:
+    visit = visitor()
+    last = redone(visit, MARKED, seed="10")[-1]
+    assert [take["label"] for take in last["takes"]] == ["Before", "1", "2", "3"]
+    assert (last["state"], last["seam"], last["until"], last["tab"]) == ("done", 2.0, 4.0, 2)
+    assert plain(last)
+    before, *ways = visit.takes
+    assert before.notes.tobytes() == SCALE.tobytes()
+    outside = [note for note in SCALE.tolist() if not 2.0 <= note[0] < 4.0]
+    for take, shown in zip(ways, last["takes"][1:], strict=True):
+        rest = [note for note in take.notes.tolist() if not 2.0 <= note[0] < 4.0]
+        assert rest == outside
+        assert count(shown["kept"]) == len(outside)
+        assert count(shown["notes"]) == take.is_new.sum() > 0
+    # the last candidate fits best
+    assert [take.settings.get("seed") for take in visit.takes] == [None, 12, 11, 10]
+
+
+def test_a_part_of_a_take_is_composed_anew_and_both_can_be_taken_away() -> None:
+    desk, visit = Desk(PIANIST), visitor()
+    steps(visit, Wish(5.0, 2, seed=7))
+    second = visit.takes[1]
+    part = {"start": 9.0, "end": 11.0, "take": 1, "tab": 2, "candidates": 2}
+    redone(visit, part, seed="1")
+    assert visit.takes[0].notes is second.notes
+    names = [Path(desk.save(".mid", visit, FIRST | {"take": i}) or "").name for i in range(3)]
+    assert names == [
+        "scale-before-seed-8.mid",
+        "scale-redo-1-seed-2.mid",
+        "scale-redo-2-seed-1.mid",
+    ]
+    assert len(names_in(desk.save(".zip", visit, FIRST))) == 6
+
+
+def test_a_redo_that_is_stopped_leaves_all_as_it_was() -> None:
+    visit = visitor()
+    steps(visit, Wish(5.0, seed=7))
+    takes, roll = visit.takes, visit.roll
+    watched = visits.redo(visit, PIANIST, Wish(variations=2), 0, (1.0, 9.0), every_seconds=0)
+    assert next(watched)["state"] == "redoing"
+    visit.stop_asked = True
+    assert list(watched)[-1] is roll
+    assert visit.takes is takes
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"candidates": 9}, "candidates is 9"),
+        ({"start": 9.0, "end": 99.0}, "is not in the piece"),
+        ({"start": 3.0, "end": 3.01}, "The part lasts 0.01 seconds"),
+    ],
+)
+def test_a_part_that_cannot_be_redone_is_answered_with_a_sentence(
+    change: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(gr, "Warning", told.append)
+    visit = visitor()
+    *_, last = redone(visit, MARKED | change)
+    assert sentence in last["status"]
+    assert told == [last["status"]]
+    assert visit.takes == []
+
+
+def test_the_likeliest_of_several_takes_is_told() -> None:
+    last = steps(visitor(), Wish(5.0, 3, seed=3))[-1]
+    ranks = [take["rank"] for take in last["takes"]]
+    assert ranks == ["3rd likeliest", "2nd likeliest", "likeliest"]
+
+
+# --- is it new? ---------------------------------------------------------------------------------
+
+
+def test_it_is_told_what_the_new_notes_of_a_take_share_with_the_training_music(
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(1)
+    known = make_notes(
+        [
+            (0.5 * i, 0.5 * i + 0.4, int(pitch), 64)
+            for i, pitch in enumerate(rng.integers(40, 80, 90))
+        ]
+    )
+    with IndexWriter(tmp_path / INDEX_FILE) as index:
+        index.add(encode_notes(known), "salon/waltz.mid")
+        index.finish()
+    pianist: Any = FakePianist(pace=1e6)
+    pianist.folder = tmp_path
+    desk, visit = Desk(pianist), Visit()
+    visit.show_prompt(piece_from_notes(known), "Known")
+    assert desk.newness.is_known
+    visit.takes = [visits.Take("take-1", known, {}, first) for first in (0.0, 40.0)]
+    told = desk.compare(visit)
+    assert told["version"] == visit.roll["version"]
+    whole, new = told["lines"]
+    assert "notes in a row are as in waltz; of music that was not trained on" in whole
+    assert new == "No 24 notes in a row are as in the music that was trained on."
+
+
+def test_a_damaged_index_is_told_and_none_at_all_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / INDEX_FILE).write_bytes(b"no index")
+    take = visits.Take("take-1", SCALE, {}, 0.0)
+    assert "is damaged" in Newness(tmp_path).line(take)
+    assert not Newness(tmp_path / "elsewhere").is_known
+    assert not Newness(None).is_known
+
+
+# --- calls --------------------------------------------------------------------------------------
+
+GOOD = [None, *(default for _, default in CALL.values())]
+"""What /generate takes: the prompt and the words of `CALL`."""
+
+
+DESK = Desk(PIANIST)
+"""Its files go when it goes."""
+
+
+def call(prompt: Path | None = None, **words: Any) -> list[str]:
+    """The files that /generate gives for these words."""
+    values = {name: default for name, (_, default) in CALL.items()} | {"seconds": 5} | words
+    return DESK.generate(None if prompt is None else str(prompt), *values.values())
 
 
 def run_apart(work: Coroutine[Any, Any, Any]) -> Any:
@@ -217,30 +382,74 @@ def ask(page: gr.Blocks, endpoint: str, values: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "sentence"),
+    ("value", "sentence"),
     [
-        *((0, "song.mid", "has to be a file"), (0, {"path": "\0"}, "has to be a file")),
-        *((0, {"path": "http://127.0.0.1/song.mid"}, "has to be a file"), (0, [1], "a file")),
-        *((1, value, "number from 5 to 300") for value in (None, "x", [1], True, 301, 10**400)),
-        *((2, value, "whole number from 1 to 8") for value in (1.5, 0, float("nan"), None)),
-        *((4, value, "whole number from 0 to 100") for value in (float("nan"), 0.5, 10**9)),
-        (7, ["1"], "has to be a text"),
-        (0, {"path": "song.mid"}, "not the form"),
+        *(("song.mid", "has to be a file"), ({"path": "\0"}, "has to be a file")),
+        *(({"path": "http://127.0.0.1/song.mid"}, "has to be a file"), ([1], "a file")),
+        ({"path": "song.mid"}, "not the form"),
     ],
 )
-def test_a_bad_value_of_a_call_is_answered_with_a_sentence_and_without_a_traceback(
-    page: gr.Blocks, place: int, value: Any, sentence: str
+def test_a_bad_file_of_a_call_is_answered_with_a_sentence_and_without_a_traceback(
+    page: gr.Blocks, value: Any, sentence: str
 ) -> None:
-    values = [*GOOD[:place], value, *GOOD[place + 1 :]]
     with pytest.raises(gr.Error, match=sentence) as caught:
-        ask(page, "generate", values)
+        ask(page, "generate", [value, *GOOD[1:]])
     assert not caught.value.print_exception
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        *(({"seconds": value}, "seconds is .* a number") for value in ("x", [1], True, 10**400)),
+        *(({"seconds": value}, "number from 5 to 300") for value in (301, float("nan"))),
+        *(({"variations": value}, "variations is .* whole") for value in (1.5, 0, float("nan"))),
+        *(({"top_k": value}, "top_k is .* whole number") for value in (float("nan"), 0.5, -1)),
+        *(({"end": value}, "end is .* true or false") for value in ("yes", 1)),
+        ({"tracks": "0"}, "give a prompt"),
+        ({"preset": "wild"}, "preset is 'wild', .* faithful, balanced or adventurous"),
+        ({"key": "H"}, "key is 'H'"),
+        ({"seed": "9" * 5000}, "seed is '999"),
+    ],
+)
+def test_a_bad_word_of_a_call_is_answered_with_a_sentence_and_without_a_traceback(
+    words: dict[str, Any], sentence: str
+) -> None:
+    desk = Desk(Pianist(GPT(replace(ModelConfig.preset("tiny"), context=64))))
+    values = {name: default for name, (_, default) in CALL.items()} | words
+    with pytest.raises(gr.Error, match=sentence) as caught:
+        desk.generate(None, *values.values())
+    assert not caught.value.print_exception
+    assert len(str(caught.value)) < 600
 
 
 def test_good_values_of_a_call_reach_the_handler(page: gr.Blocks) -> None:
     assert ask(page, "generate", GOOD) == GOOD
-    assert ask(page, "generate", [*GOOD[:7], 42])[7] == "42"
-    assert make_wish(30, 1, 1.0, 0, 1.0, 0.0, None).seed is None
+
+
+def test_a_call_takes_the_words_of_the_command_line(page: gr.Blocks) -> None:
+    (verb,) = [flags for name, flags, _ in [add_generate()] if name == "generate"]
+    flags = {action.dest for action in verb._actions}
+    apart = {"help", "out", "checkpoint", "engine", "again", "json"}
+    assert set(CALL) | {"prompt"} == {flag.replace("-", "_") for flag in flags} - apart
+    told = page.get_api_info()["named_endpoints"]["/generate"]["parameters"]
+    assert [word["parameter_name"] for word in told] == ["prompt", *CALL]
+    assert all(word["parameter_has_default"] for word in told)
+
+
+def test_a_call_chooses_tracks_a_part_and_a_preset(tmp_path: Path) -> None:
+    path = tmp_path / "band.mid"
+    path.write_bytes(BAND)
+    (file,) = call(path, tracks="Flute", seed=3)
+    assert Path(file).name == "band-take-1-seed-3.mid"
+    assert read_piece(file).notes["pitch"][0] == 90
+    write_midi(SCALE, tmp_path / "scale.mid")
+    (file,) = call(tmp_path / "scale.mid", prompt_seconds=2, prompt_end_seconds=4, seed=3)
+    assert list(read_piece(file).notes["pitch"][:4]) == [64, 65, 66, 67]
+    files = call(variations=2, rank=True, seed=3)  # the last is the likeliest
+    assert [Path(file).name for file in files] == [
+        "music-take-1-seed-4.mid",
+        "music-take-2-seed-3.mid",
+    ]
 
 
 def test_a_call_with_too_few_values_is_answered_with_a_sentence(page: gr.Blocks) -> None:
@@ -424,7 +633,7 @@ def test_all_takes_are_taken_away_in_one_archive(monkeypatch: pytest.MonkeyPatch
     assert piece.n_notes == len(visit.takes[1].notes)
     told: list[str] = []
     monkeypatch.setattr(gr, "Info", told.append)
-    monkeypatch.setattr("music_gpt.ui.desk.PAGE", replace(PageConfig(), max_sound_seconds=20.0))
+    monkeypatch.setattr("music_gpt.ui.saving.PAGE", replace(PageConfig(), max_sound_seconds=20.0))
     assert names_in(desk.save(".zip", visit, FIRST)) == [f"{stem}.mid" for stem in stems]
     assert "holds them as MIDI only" in told[0]
 

@@ -8,47 +8,34 @@ from __future__ import annotations
 
 import html
 import json
-import math
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from music_gpt import audio
-from music_gpt.composing.pianist import MAX_GIVEN_SEED, Pianist
-from music_gpt.composing.provenance import settings_text
-from music_gpt.config.page import PageConfig
+from music_gpt.checking import whole
+from music_gpt.composing.pianist import Pianist
 from music_gpt.config.preparing import MidiLimits
-from music_gpt.config.sampling import SAMPLING_PRESETS, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.midi import piece as midi
-from music_gpt.notes import Notes
 from music_gpt.ui import visit as visits
-from music_gpt.ui.door import sentence, short
-from music_gpt.ui.pianoroll import read_selection
+from music_gpt.ui.door import sentence
+from music_gpt.ui.form import CALL, FORM, PAGE, read_call, read_wish
+from music_gpt.ui.newness import Newness
+from music_gpt.ui.pianoroll import Selection, read_selection
+from music_gpt.ui.saving import KINDS, write_all, write_sound, write_take
 from music_gpt.ui.shelf import Shelf
 from music_gpt.ui.tracks import track_choices
 from music_gpt.ui.visit import RollValue, Visit, Wish
 
 PROMPTS = Path(__file__).parent.parent / "prompts"
 NOTHING = "nothing"
-MAX_DIGITS = 100
-"""Beyond it a number is not even read."""
-PAGE = PageConfig()
 LIMITS = MidiLimits(max_bytes=PAGE.max_file_bytes, max_notes=PAGE.max_notes, max_seconds=7200.0)
-SOUND_BYTES = int((PAGE.max_sound_seconds + 60) * audio.SAMPLE_RATE * 4)
-"""The largest sound file: two channels of 16 bits, and some seconds for the last tone."""
-
-KINDS = {"MIDI": ".mid", "WAV": ".wav", "FLAC": ".flac", "MP3": ".mp3", "All takes": ".zip"}
-"""What can be taken away: words on the buttons, and the endings of the files."""
-ONLY_MIDI = (
-    "The takes last {minutes:.1f} minutes together, and the page makes sound of up to {most:g}, so "
-    "the archive holds them as MIDI only."
-)
+Steps = Generator[RollValue, None, None]
+"""What the roll shows while music is composed."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +64,7 @@ class Desk:
     def __init__(self, pianist: Pianist) -> None:
         self._pianist = pianist
         self._shelf = Shelf()
+        self.newness = Newness(pianist.folder)
         self.examples = shipped_examples()
 
     def arrive(self) -> Visit:
@@ -123,34 +111,29 @@ class Desk:
             return visit.roll | {"status": str(error)}
         return show_file(visit, piece, visit.name)
 
-    def compose(
-        self,
-        visit: Visit,
-        selection: Any,
-        seconds: float,
-        variations: float,
-        temperature: float,
-        top_k: float,
-        top_p: float,
-        min_p: float,
-        seed: str | None,
-    ) -> Iterator[tuple[Any, ...]]:
-        """The growing roll, and the state of the buttons when it changes."""
-        try:
-            wish = make_wish(seconds, variations, temperature, top_k, top_p, min_p, seed)
-            part = read_selection(selection)
-            steps = visits.compose(visit, self._pianist, wish, part.start, part.end)
-            with closing(steps):
-                buttons = BUSY
-                for value in steps:
-                    yield value, *buttons
-                    if buttons is BUSY:
-                        tell(visit.warnings)
-                    buttons = UNCHANGED
-            yield visit.roll, *idle(visit)
-        except InputError as error:
-            notice(error)
-            yield visit.roll | {"status": str(error)}, *idle(visit)
+    def compose(self, visit: Visit, selection: Any, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """The growing roll, and the state of the buttons when it changes; `values` are `FORM`'s."""
+
+        def steps(wish: Wish, part: Selection) -> Steps:
+            return visits.compose(visit, self._pianist, wish, part.start, part.end)
+
+        yield from show(visit, selection, values, steps)
+
+    def redo(self, visit: Visit, selection: Any, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """The same for a marked part of what is shown, which is composed anew."""
+
+        def steps(wish: Wish, part: Selection) -> Steps:
+            candidates = whole("candidates", part.candidates, 1, PAGE.max_variations)
+            wish = replace(wish, variations=candidates)
+            take, stretch = None if part.of_prompt else part.take, (part.start, part.end)
+            return visits.redo(visit, self._pianist, wish, take, stretch)
+
+        yield from show(visit, selection, values, steps)
+
+    def compare(self, visit: Visit) -> dict[str, Any]:
+        """What each take shares with the training music, and of which music that is told."""
+        version, takes = visit.roll["version"], list(visit.takes)
+        return {"version": version, "lines": [self.newness.line(take) for take in takes]}
 
     def recover(self, visit: Visit) -> tuple[Any, ...]:
         """After a fault of the program, or when the line was full: all as before Compose."""
@@ -166,77 +149,46 @@ class Desk:
             take = read_selection(selection).take
             if take >= len(visit.takes):
                 raise InputError("There is nothing to save yet; press Compose first.")
-            if suffix == ".zip":
-                return str(self._write_all(visit))
-            return str(self._write_take(visit, take, suffix))
+            if suffix != ".zip":
+                return str(write_take(self._shelf, visit, visit.takes[take], suffix))
+            path, told = write_all(self._shelf, visit)
+            tell(told)
+            return str(path)
         except InputError as error:
             notice(error)
             return None
 
-    def _write_take(self, visit: Visit, take: int, suffix: str) -> Path:
-        chosen = visit.takes[take]
-        stem = visits.file_stem(visit.name, chosen, take)
-        if suffix != ".mid":
-            return self._write_sound(chosen.notes, stem + suffix)
-        path = self._shelf.path(stem + suffix)
-        midi.write_midi(chosen.notes, path, text=settings_text(chosen.settings))
-        return path
+    def generate(self, prompt: str | None, *values: Any) -> list[str]:
+        """Continue a MIDI file (or nothing) by some seconds: one MIDI file for each variation.
 
-    def _write_all(self, visit: Visit) -> Path:
-        """Each take as MIDI and, unless they are too long together, as FLAC, in one archive."""
-        seconds = sum(visits.length(take.notes) for take in visit.takes)
-        with_sound = seconds <= PAGE.max_sound_seconds
-        if not with_sound:
-            tell([ONLY_MIDI.format(minutes=seconds / 60, most=PAGE.max_sound_seconds / 60)])
-        name = f"{visits.plain_name(visit.name)}-{len(visit.takes)}-takes.zip"
-        path = self._shelf.path(name, room=2 * SOUND_BYTES)
-        with zipfile.ZipFile(path, "w") as archive:
-            for take, chosen in enumerate(visit.takes):
-                stem = visits.file_stem(visit.name, chosen, take)
-                text = settings_text(chosen.settings)
-                archive.writestr(f"{stem}.mid", midi.midi_bytes(chosen.notes, text=text))
-                if with_sound:
-                    sound = path.with_name("take.flac")
-                    audio.write_audio(chosen.notes, sound)
-                    archive.write(sound, f"{stem}.flac")
-                    sound.unlink()
-        return path
-
-    def _write_sound(self, notes: Notes, name: str) -> Path:
-        seconds = visits.length(notes)
-        if seconds > PAGE.max_sound_seconds:
-            raise InputError(
-                f"This music lasts {seconds / 60:.1f} minutes, but the page makes sound of up to "
-                f"{PAGE.max_sound_seconds / 60:g}; take a shorter part, or turn the MIDI file into "
-                "sound with `music-gpt render`."
-            )
-        path = self._shelf.path(name, room=SOUND_BYTES)
-        audio.write_audio(notes, path)
-        return path
-
-    def generate(
-        self,
-        prompt: str | None,
-        seconds: float,
-        variations: float,
-        temperature: float,
-        top_k: float,
-        top_p: float,
-        min_p: float,
-        seed: str | None,
-    ) -> list[str]:
-        """Continue a MIDI file (or nothing) by some seconds: one MIDI file for each variation."""
-        visit = Visit(name="music")
+        The words are those of `music-gpt generate`; knobs that are left out are the preset's.
+        """
         try:
-            if prompt is not None:
-                visit.show_prompt(midi.read_piece(prompt, limits=LIMITS), Path(prompt).stem)
-            wish = make_wish(seconds, variations, temperature, top_k, top_p, min_p, seed)
-            start = visit.roll.get("start", 0.0)
-            for _ in visits.compose(visit, self._pianist, wish, start, math.inf):
+            words = read_call(dict(zip(CALL, values, strict=True)))
+            wish = read_wish(words)
+            composition = self._pianist.compose(
+                None if prompt is None else read_prompt(prompt, words["tracks"]),
+                seconds=wish.seconds,
+                seed=wish.seed,
+                variations=wish.variations,
+                prompt_seconds=words["prompt_seconds"],
+                prompt_end_seconds=words["prompt_end_seconds"],
+                tracks=read_tracks(words["tracks"]) if prompt is None else None,
+                include_prompt=not words["continuation_only"],
+                end=wish.end,
+                **asdict(wish.sampling),
+            )
+            for _ in composition:
                 pass
-            return [str(self._write_take(visit, take, ".mid")) for take in range(len(visit.takes))]
         except InputError as error:
             raise sentence(error) from None
+        takes = composition.ranking() if words["rank"] else range(composition.n_takes)
+        name, files = "music" if prompt is None else Path(prompt).stem, []
+        for number, take in enumerate(takes, 1):
+            seed = composition.settings(take)["seed"]
+            files.append(self._shelf.path(f"{visits.file_stem(name, f'take-{number}', seed)}.mid"))
+            composition.write(files[-1], take)
+        return [str(file) for file in files]
 
     def render(self, midi_file: str | None) -> str:
         """Play a MIDI file on the sampled piano: a WAV file."""
@@ -244,7 +196,8 @@ class Desk:
             if midi_file is None:
                 raise InputError("There is no MIDI file to play; send one.")
             piece = midi.read_piece(midi_file, limits=LIMITS)
-            return str(self._write_sound(piece.sounding_notes, f"{Path(midi_file).stem}.wav"))
+            name = f"{Path(midi_file).stem}.wav"
+            return str(write_sound(self._shelf, piece.sounding_notes, name))
         except InputError as error:
             raise sentence(error) from None
 
@@ -255,58 +208,37 @@ def show_file(visit: Visit, piece: midi.Piece, name: str) -> RollValue:
     return value | {"status": " ".join(piece.warnings)}
 
 
-def make_wish(
-    seconds: float,
-    variations: float,
-    temperature: float,
-    top_k: float,
-    top_p: float,
-    min_p: float,
-    seed: str | None,
-) -> Wish:
-    """The numbers of the form as a wish; raises `InputError` for those out of bounds."""
-    sampling = SamplingConfig(
-        temperature=temperature, top_k=whole("top_k", top_k), top_p=top_p, min_p=min_p
-    )
-    return Wish(seconds, whole("variations", variations), read_seed(seed), sampling)
+def show(
+    visit: Visit, selection: Any, values: Sequence[Any], begin: Callable[[Wish, Selection], Steps]
+) -> Iterator[tuple[Any, ...]]:
+    """What a composition shows, step by step; where there is a fault, its sentence."""
+    try:
+        wish = read_wish(dict(zip(FORM, values, strict=True)))
+        with closing(begin(wish, read_selection(selection))) as steps:
+            buttons = BUSY
+            for value in steps:
+                yield value, *buttons
+                if buttons is BUSY:
+                    tell(visit.warnings)
+                buttons = UNCHANGED
+        yield visit.roll, *idle(visit)
+    except InputError as error:
+        notice(error)
+        yield visit.roll | {"status": str(error)}, *idle(visit)
 
 
-def preset_sliders(name: str) -> tuple[float, int, float, float]:
-    """Where a preset puts the sliders: temperature, top-k, top-p, min-p.
+def read_prompt(path: str, tracks: str | None) -> midi.Piece:
+    """The piece in a file that was sent, of these tracks."""
+    return midi.read_piece(path, tracks=read_tracks(tracks), limits=LIMITS)
 
-    >>> preset_sliders("faithful")[0] < preset_sliders("adventurous")[0]
-    True
+
+def read_tracks(text: str | None) -> list[int | str] | None:
+    """Numbers or names of tracks, as they stand on the command line.
+
+    >>> read_tracks("0, Left hand")
+    ['0', ' Left hand']
     """
-    sampling = SAMPLING_PRESETS[name]
-    return sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p
-
-
-def whole(name: str, number: float) -> int:
-    """A slider's number as an int; raises `InputError` for what lies between two of them.
-
-    >>> whole("variations", 2.0)
-    2
-    """
-    if not math.isfinite(number) or number % 1:
-        raise InputError(f"{name} is {number}, but it has to be a whole number.")
-    return int(number)
-
-
-def read_seed(text: str | None) -> int | None:
-    """The number in the seed field, or None when it is empty.
-
-    >>> read_seed(" 42 "), read_seed("")
-    (42, None)
-    """
-    digits = (text or "").strip()
-    if not digits:
-        return None
-    if not digits.isdecimal() or len(digits) > MAX_DIGITS:
-        raise InputError(
-            f"The seed is {short(digits)}, but it has to be a whole number from 0 to "
-            f"{MAX_GIVEN_SEED}; leave it empty for a new one."
-        )
-    return int(digits)
+    return None if text is None else [key for key in text.split(",") if key.strip()]
 
 
 def notice(error: InputError) -> None:
@@ -324,14 +256,15 @@ NO_TRACKS = gr.update(choices=[], value=[], visible=False)
 """The list of tracks where there is no choice."""
 BUSY = (
     gr.update(visible=False),
+    gr.update(visible=False),
     gr.update(visible=True),
     *[gr.update(interactive=False)] * len(KINDS),
 )
-"""Compose, Stop and what saves while music is composed."""
+"""Compose, Redo, Stop and what saves while music is composed."""
 UNCHANGED = (gr.skip(),) * len(BUSY)
 
 
 def idle(visit: Visit) -> tuple[Any, ...]:
-    """Compose, Stop and what saves while nothing is composed."""
-    ready = gr.update(interactive=bool(visit.takes))
-    return gr.update(visible=True), gr.update(visible=False), *[ready] * len(KINDS)
+    """Compose, Redo, Stop and what saves while nothing is composed."""
+    ready, shown = gr.update(interactive=bool(visit.takes)), gr.update(visible=True)
+    return shown, shown, gr.update(visible=False), *[ready] * len(KINDS)

@@ -11,6 +11,7 @@ from typing import Any
 
 import gradio as gr
 
+from music_gpt.checking import short
 from music_gpt.errors import InputError
 
 FORM = (
@@ -20,14 +21,14 @@ FORM = (
 
 
 class GuardedBlocks(gr.Blocks):
-    """Gradio's blocks, which check values before they reach a handler."""
+    """Gradio's blocks, which answer what they cannot read with a sentence."""
 
     async def preprocess_data(
         self, block_fn: Any, inputs: list[Any], *rest: Any, **options: Any
     ) -> Any:
-        """Check the values, then let Gradio turn them into what the handler takes."""
+        """Check the files, then let Gradio turn them into what the handler takes."""
         try:
-            check_values(block_fn.inputs, inputs)
+            check_files(block_fn.inputs, inputs)
             return await super().preprocess_data(block_fn, inputs, *rest, **options)
         except InputError as error:
             raise sentence(error) from None
@@ -43,32 +44,11 @@ def sentence(error: InputError) -> gr.Error:
     return gr.Error(str(error), print_exception=False)
 
 
-def check_values(fields: Sequence[Any], values: Sequence[Any]) -> None:
-    """Raise `InputError` for the first value that its field does not take."""
+def check_files(fields: Sequence[Any], values: Sequence[Any]) -> None:
+    """Raise `InputError` for the first value that is not what its field of files takes."""
     for field, value in zip(fields, values, strict=False):  # Gradio counts them itself
-        if isinstance(field, gr.Slider):
-            check_number(field, value)
-        elif isinstance(field, gr.File):
+        if isinstance(field, gr.File):
             check_file(field, value)
-        elif isinstance(field, gr.Textbox) and not isinstance(value, str | int | None):
-            raise InputError(f"{field.label} is {short(value)}, but it has to be a text.")
-
-
-def check_number(field: gr.Slider, value: object) -> None:
-    """Raise `InputError` unless `value` lies on the slider."""
-    whole = field.step == 1
-    if (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and field.minimum <= value <= field.maximum
-        and not (whole and value % 1)
-    ):
-        return
-    name = str(field.label).partition(":")[0]
-    raise InputError(
-        f"{name} is {short(value)}, but it has to be a {'whole ' if whole else ''}number from "
-        f"{field.minimum:g} to {field.maximum:g}."
-    )
 
 
 def check_file(field: gr.File, value: object) -> None:
@@ -80,13 +60,3 @@ def check_file(field: gr.File, value: object) -> None:
         f"{field.label} is {short(path or value)}, but it has to be a file; send one with "
         "`gradio_client.handle_file`."
     )
-
-
-def short(value: object) -> str:
-    """A value as it is told in a sentence, however long it is.
-
-    >>> short("9" * 5000)
-    "'99999999999999999999999999999..."
-    """
-    text = repr(value)
-    return text if len(text) <= 33 else text[:30] + "..."

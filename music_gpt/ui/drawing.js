@@ -104,8 +104,8 @@ class RollDrawing {
     for (const note of this.now.kept) this.drawNote(pen, note, paint.prompt);
     for (const note of this.now.fresh) this.drawNote(pen, note, paint.new);
     for (const note of this.now.open) this.drawNote(pen, note, paint.new);
-    if (this.tab) this.drawSeam(pen, paint);
-    else if (this.value.state !== "empty") this.drawShade(pen, paint);
+    if (this.tab) this.drawSeams(pen, paint);
+    if (this.marking || (!this.tab && this.value.state !== "empty")) this.drawShade(pen, paint);
     this.drawKeys(pen, paint, new Map());
   }
 
@@ -160,16 +160,19 @@ class RollDrawing {
     pen.globalAlpha = 1;
   }
 
-  drawSeam(pen, paint) {
-    const x = Math.round(this.x(this.value.seam));
-    if (!this.value.seam || x < GUTTER) return;
+  // Where the new music begins and, in a piece that goes on after it, ends.
+  drawSeams(pen, paint) {
     pen.fillStyle = paint.soft;
-    for (let y = RULER; y < this.height; y += 8) pen.fillRect(x, y, 1, 4);
+    for (const seconds of [this.value.seam, this.value.until]) {
+      const x = Math.round(this.x(seconds));
+      if (!seconds || x < GUTTER) continue;
+      for (let y = RULER; y < this.height; y += 8) pen.fillRect(x, y, 1, 4);
+    }
   }
 
   drawShade(pen, paint) {
-    const from = this.x(this.part.start);
-    const to = this.x(this.part.end);
+    const from = Math.max(GUTTER, this.x(this.held.start));
+    const to = Math.max(GUTTER, this.x(this.held.end));
     pen.fillStyle = paint.shade;
     pen.fillRect(GUTTER, RULER + 1, from - GUTTER, this.height);
     pen.fillRect(to, RULER + 1, this.width - to, this.height);

@@ -6,110 +6,79 @@ the roll looks and sounds in pianoroll.py and the files beside it.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import gradio as gr
-from gradio.themes.utils.colors import Color
+from gradio.components.api_component import Api
 
-from music_gpt.composing.pianist import MAX_GIVEN_SEED, Pianist
-from music_gpt.config.sampling import SAMPLING_PRESETS, SamplingConfig
+from music_gpt.composing.pianist import Pianist
+from music_gpt.config.sampling import SAMPLING_PRESETS
 from music_gpt.errors import InputError
-from music_gpt.ui.desk import KINDS, NOTHING, PAGE, Desk, preset_sliders
+from music_gpt.ui.desk import NOTHING, Desk
 from music_gpt.ui.door import GuardedBlocks
+from music_gpt.ui.form import (
+    ADVANCED,
+    CALL,
+    FORM,
+    PAGE,
+    PRESET_MOVES,
+    SIMPLE,
+    make_field,
+    preset_values,
+)
 from music_gpt.ui.pianoroll import BANK, HERE, file_text, piano_roll
+from music_gpt.ui.saving import KINDS
+from music_gpt.ui.theme import theme
 
 HOUR = 3600
 PATIENCE_SECONDS = 1
 """How long open connections may take to end when the page is closed."""
+PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 ONE_SOUND: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "sound"}
 """Sound files are made one at a time, so that the bound on their bytes holds."""
+COMPOSERS: dict[str, Any] = {"concurrency_limit": PAGE.composers, "concurrency_id": "pianist"}
 FILE_FIELD = "#midi-file input[type=file]"
 
-# The roll's whole value stays in the browser; only the selection travels back.
-WITH_SELECTION = """
-(...inputs) => {
-  inputs[1] = document.querySelector("#roll .mg-roll").musicGptRoll.selection();
-  return inputs;
-}
-"""
-WITH_SELECTION_AND_SOUND = WITH_SELECTION.replace(
-    "  return", '  document.querySelector("#roll .mg-roll").musicGptRoll.expect();\n  return'
-)
-WITH_SELECTION_FOR_A_FILE = WITH_SELECTION_AND_SOUND.replace("expect", "making")
+ROLL = 'document.querySelector("#roll .mg-roll").musicGptRoll'
+MADE = f"() => {ROLL}.made()"
+SAVE = f"(file) => {ROLL}.save(file)"
+TELL = f"(told) => {ROLL}.tell(told)"
 FOLD = """
 <button type="button" aria-expanded="false" aria-controls="advanced">Advanced
   <svg viewBox="0 0 24 24" aria-hidden="true"><path d="m6 9 6 6 6-6"/></svg>
 </button>
 """
-MADE = '() => document.querySelector("#roll .mg-roll").musicGptRoll.made()'
-SAVE = """
-(file) => {
-  document.querySelector("#roll .mg-roll").musicGptRoll.made();
-  if (!file || !file.url) return;
-  const link = document.createElement("a");
-  link.href = file.url;
-  link.download = file.orig_name || "";
-  link.click();
-}
-"""
-
-CORAL = Color(
-    c50="#fff4ee",
-    c100="#ffe4d6",
-    c200="#fec7ad",
-    c300="#fca17a",
-    c400="#f67a4c",
-    c500="#e05e2f",
-    c600="#c74a1e",
-    c700="#a53b18",
-    c800="#843219",
-    c900="#6b2c19",
-    c950="#3a140a",
-    name="coral",
-)
+JSON_TYPES = {float: "number", int: "integer", bool: "boolean", str: "string"}
 
 
-def theme() -> gr.themes.Base:
-    """Warm paper and one accent; the font comes with Gradio and is served by the page itself."""
-    plex = gr.themes.LocalFont("IBM Plex Sans", weights=(400, 700))
-    return gr.themes.Base(
-        primary_hue=CORAL,
-        neutral_hue="stone",
-        radius_size="lg",
-        text_size="md",
-        font=(plex, "ui-sans-serif", "system-ui", "sans-serif"),
-        font_mono=("ui-monospace", "Consolas", "monospace"),
-    ).set(
-        body_background_fill="#f7f5f1",
-        body_background_fill_dark="#151417",
-        body_text_color="#26221e",
-        body_text_color_dark="#ece8e2",
-        body_text_color_subdued="#6f675e",
-        body_text_color_subdued_dark="#a39c94",
-        block_background_fill="#ffffff",
-        block_background_fill_dark="#1d1c20",
-        border_color_primary="#e4dfd7",
-        border_color_primary_dark="#35333a",
-        input_background_fill="#ffffff",
-        input_background_fill_dark="#242328",
-        input_border_color="#dcd6cc",
-        input_border_color_dark="#3b3940",
-        button_primary_background_fill="*primary_600",
-        button_primary_background_fill_hover="*primary_700",
-        button_primary_background_fill_dark="*primary_600",
-        button_primary_background_fill_hover_dark="*primary_500",
-        button_primary_text_color="#ffffff",
-        slider_color="*primary_600",
-        slider_color_dark="*primary_400",
-    )
+# --- the page -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Widgets:
+    """What is on the page and takes part in something."""
+
+    visit: gr.State
+    roll: gr.HTML
+    go: gr.Button
+    redo: gr.Button
+    stop: gr.Button
+    saves: list[gr.Button]
+
+    @property
+    def shown(self) -> list[Any]:
+        """What changes while music is composed: the roll and the buttons below it."""
+        return [self.roll, self.go, self.redo, self.stop, *self.saves]
 
 
 def build_page(pianist: Pianist) -> gr.Blocks:
@@ -122,68 +91,44 @@ def build_page(pianist: Pianist) -> gr.Blocks:
         title="music-gpt", analytics_enabled=False, delete_cache=(HOUR, HOUR), fill_width=True
     ) as blocks:
         page: GuardedBlocks = blocks
-        first = desk.arrive()
-        visit = gr.State(first, time_to_live=12 * HOUR)
-        gr.HTML(
-            file_text("header.html"),
-            html_template="${value}",
-            js_on_load=file_text("header.js"),
-            apply_default_css=False,
-            elem_id="masthead",
-        )
+        plain_html("header.html", "masthead", js="header.js")
         with gr.Row(elem_id="studio"):
             with gr.Column(elem_id="prompt-card", elem_classes="card"):
-                file, tracks, example = prompt_card(desk)
+                sources = prompt_card(desk)
             with gr.Column(elem_id="roll-card", elem_classes="card"):
-                roll = piano_roll(first.roll, elem_id="roll", file_field=FILE_FIELD)
-                with gr.Row(elem_id="actions"):
-                    go = gr.Button("Compose", variant="primary", elem_id="compose")
-                    stop = gr.Button("Stop, keep the music", visible=False, elem_id="stop")
-                    saves = [
-                        gr.Button(word, interactive=False, elem_classes="save") for word in KINDS
-                    ]
-                ready = gr.DownloadButton(visible=False)
+                widgets = roll_card(desk)
             with gr.Column(elem_id="wish-card", elem_classes="card"):
                 wish = wish_card()
-        gr.HTML(file_text("footer.html"), apply_default_css=False, elem_id="colophon")
-
-        private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-        page.load(desk.keep, visit, visit, **private)
-        example.input(desk.choose, [visit, example], [roll, tracks], **private)
-        file.upload(desk.drop, [visit, file], [roll, example, file, tracks], **private)
-        tracks.input(desk.take_tracks, [visit, tracks], roll, trigger_mode="always_last", **private)
-        buttons = [go, stop, *saves]
-        composed = go.click(
-            desk.compose,
-            [visit, roll, *wish],
-            [roll, *buttons],
-            js=WITH_SELECTION_AND_SOUND,
-            trigger_mode="once",
-            concurrency_limit=PAGE.composers,
-            concurrency_id="pianist",
-            **private,
-        )
-        composed.failure(desk.recover, visit, [roll, *buttons], **private)
-        stop.click(desk.stop, visit, queue=False, **private)
-        for button, suffix in zip(saves, KINDS.values(), strict=True):
-            saved = button.click(
-                partial(desk.save, suffix),
-                [visit, roll],
-                ready,
-                js=WITH_SELECTION_FOR_A_FILE,
-                **({} if suffix == ".mid" else ONE_SOUND),
-                **private,
-            )
-            saved.success(None, ready, js=SAVE, **private)
-            saved.failure(None, js=MADE, **private)
-        add_endpoints(desk, wish)
+        plain_html("footer.html", "colophon")
+        page.load(desk.keep, widgets.visit, widgets.visit, **PRIVATE)
+        wire_prompt(desk, widgets, *sources)
+        wire_composing(desk, widgets, wish)
+        wire_saving(desk, widgets)
+        add_endpoints(desk)
     page.queue(max_size=PAGE.line, default_concurrency_limit=4)
     return page
 
 
+def plain_html(name: str, elem_id: str, js: str | None = None) -> None:
+    """A file of this folder, as it is, and the script that belongs to it."""
+    gr.HTML(
+        file_text(name),
+        html_template="${value}",
+        js_on_load=file_text(js) if js else None,
+        apply_default_css=False,
+        elem_id=elem_id,
+    )
+
+
+def heading(number: int, title: str, question: str) -> None:
+    """The head of a card."""
+    words = f'<h2 class="step"><b>{number}</b>{title}<span>{question}</span></h2>'
+    gr.HTML(words, apply_default_css=False)
+
+
 def prompt_card(desk: Desk) -> tuple[gr.File, gr.CheckboxGroup, gr.Radio]:
     """Where the music to be continued comes from."""
-    gr.HTML(heading(1, "Prompt", "What should be continued?"), apply_default_css=False)
+    heading(1, "Prompt", "What should be continued?")
     file = gr.File(
         label="MIDI file",
         show_label=False,
@@ -204,23 +149,31 @@ def prompt_card(desk: Desk) -> tuple[gr.File, gr.CheckboxGroup, gr.Radio]:
     return file, tracks, example
 
 
-def wish_card() -> list[Any]:
-    """The form: its fields in the order of `Desk.compose`."""
-    gr.HTML(heading(2, "Compose", "How should it go on?"), apply_default_css=False)
-    usual = SamplingConfig()
-    seconds = gr.Slider(
-        PAGE.min_seconds, PAGE.max_seconds, 30, step=5, label="Length in seconds", buttons=[]
+def roll_card(desk: Desk) -> Widgets:
+    """What is seen, heard and taken away."""
+    first = desk.arrive()
+    roll = piano_roll(
+        first.roll, elem_id="roll", file_field=FILE_FIELD, compares=desk.newness.is_known
     )
-    variations = gr.Slider(1, PAGE.max_variations, 1, step=1, label="Variations", buttons=[])
+    with gr.Row(elem_id="actions"):
+        go = gr.Button("Compose", variant="primary", elem_id="compose")
+        redo = gr.Button("Compose this part anew", variant="primary", elem_id="redo")
+        stop = gr.Button("Stop, keep the music", visible=False, elem_id="stop")
+        saves = [gr.Button(word, interactive=False, elem_classes="save") for word in KINDS]
+    return Widgets(gr.State(first, time_to_live=12 * HOUR), roll, go, redo, stop, saves)
+
+
+def wish_card() -> list[Any]:
+    """The form: its fields in the order of `FORM`."""
+    heading(2, "Compose", "How should it go on?")
+    fields = {name: make_field(name) for name in SIMPLE[:2]}
     preset = gr.Dropdown(
         [(name.capitalize(), name) for name in SAMPLING_PRESETS],
         value="balanced",
         label="Character",
         elem_id="preset",
     )
-    temperature = gr.Slider(
-        0.5, 1.5, usual.temperature, step=0.01, label="Temperature: calm to daring", buttons=[]
-    )
+    fields |= {name: make_field(name) for name in SIMPLE[2:]}
     # no gr.Accordion: it makes its fields when it is opened, and they forget what is typed then
     gr.HTML(
         html_template=FOLD,
@@ -229,69 +182,101 @@ def wish_card() -> list[Any]:
         elem_id="unfold",
     )
     with gr.Column(elem_id="advanced", elem_classes="folded"):
-        seed = gr.Textbox(
-            "",
-            label="Seed",
-            placeholder="random",
-            max_lines=1,
-            max_length=len(str(MAX_GIVEN_SEED)),
-            info="The same seed gives the same music.",
-        )
-        top_k = gr.Slider(
-            0,
-            100,
-            usual.top_k,
-            step=1,
-            label="Top-k",
-            buttons=[],
-            info="Draw from the k likeliest events; 0 for all.",
-        )
-        top_p = gr.Slider(
-            0.05,
-            1,
-            usual.top_p,
-            step=0.01,
-            label="Top-p",
-            buttons=[],
-            info="Draw from the likeliest events that hold this probability together.",
-        )
-        min_p = gr.Slider(
-            0,
-            0.5,
-            usual.min_p,
-            step=0.005,
-            label="Min-p",
-            buttons=[],
-            info="Leave out events below this share of the likeliest one.",
-        )
-    sliders = [temperature, top_k, top_p, min_p]
-    preset.input(preset_sliders, preset, sliders, api_visibility="private", show_progress="hidden")
-    return [seconds, variations, *sliders, seed]
+        fields |= {name: make_field(name) for name in ADVANCED}
+    preset.input(preset_values, preset, [fields[name] for name in PRESET_MOVES], **PRIVATE)
+    return [fields[name] for name in FORM]
 
 
-def add_endpoints(desk: Desk, wish: list[Any]) -> None:
+# --- what a click does --------------------------------------------------------------------------
+
+
+def with_selection(first: str) -> str:
+    """A script before a click is sent: the roll does something first, and tells its selection.
+
+    The roll's whole value stays in the browser.
+    """
+    send = f"{ROLL}.{first}(); inputs[1] = {ROLL}.selection(); return inputs;"
+    return f"(...inputs) => {{ {send} }}"
+
+
+def wire_prompt(
+    desk: Desk, widgets: Widgets, file: gr.File, tracks: gr.CheckboxGroup, example: gr.Radio
+) -> None:
+    """What is to be continued is chosen."""
+    visit, roll = widgets.visit, widgets.roll
+    example.input(desk.choose, [visit, example], [roll, tracks], **PRIVATE)
+    file.upload(desk.drop, [visit, file], [roll, example, file, tracks], **PRIVATE)
+    tracks.input(desk.take_tracks, [visit, tracks], roll, trigger_mode="always_last", **PRIVATE)
+
+
+def wire_composing(desk: Desk, widgets: Widgets, wish: list[Any]) -> None:
+    """Music is composed, anew or on, and compared with the training music."""
+    shared = gr.JSON(visible=False)
+    for button, handler in ((widgets.go, desk.compose), (widgets.redo, desk.redo)):
+        composed = button.click(
+            handler,
+            [widgets.visit, widgets.roll, *wish],
+            widgets.shown,
+            js=with_selection("expect"),
+            trigger_mode="once",
+            **COMPOSERS,
+            **PRIVATE,
+        )
+        composed.failure(desk.recover, widgets.visit, widgets.shown, **PRIVATE)
+        if desk.newness.is_known:
+            compared = composed.success(desk.compare, widgets.visit, shared, **PRIVATE)
+            compared.success(None, shared, js=TELL, **PRIVATE)
+    widgets.stop.click(desk.stop, widgets.visit, queue=False, **PRIVATE)
+
+
+def wire_saving(desk: Desk, widgets: Widgets) -> None:
+    """The take that is shown is taken away, or all of them."""
+    ready = gr.DownloadButton(visible=False)
+    for button, suffix in zip(widgets.saves, KINDS.values(), strict=True):
+        saved = button.click(
+            partial(desk.save, suffix),
+            [widgets.visit, widgets.roll],
+            ready,
+            js=with_selection("making"),
+            **({} if suffix == ".mid" else ONE_SOUND),
+            **PRIVATE,
+        )
+        saved.success(None, ready, js=SAVE, **PRIVATE)
+        saved.failure(None, js=MADE, **PRIVATE)
+
+
+def add_endpoints(desk: Desk) -> None:
     """The two public endpoints, /generate and /render; all others are private."""
     with gr.Column(visible=False):
-        prompt, music = (
-            gr.File(label="MIDI file"),
-            gr.File(label="MIDI files", file_count="multiple"),
-        )
+        prompt = gr.File(label="MIDI file")
+        words = [
+            Api(default, {"type": JSON_TYPES[kind]}, name) for name, (kind, default) in CALL.items()
+        ]
+        music = gr.File(label="MIDI files", file_count="multiple")
         score, sound = gr.File(label="MIDI file"), gr.File(label="WAV file")
         trigger = gr.Button()
     trigger.click(
-        desk.generate,
-        [prompt, *wish],
-        music,
-        api_name="generate",
-        concurrency_limit=PAGE.composers,
-        concurrency_id="pianist",
+        with_words(desk.generate), [prompt, *words], music, api_name="generate", **COMPOSERS
     )
     trigger.click(desk.render, score, sound, api_name="render", **ONE_SOUND)
 
 
-def heading(number: int, title: str, question: str) -> str:
-    """The head of a card."""
-    return f'<h2 class="step"><b>{number}</b>{title}<span>{question}</span></h2>'
+def with_words(generate: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    """The handler with a signature that tells the words of `CALL` to those who call it."""
+
+    def handler(prompt: str | None = None, *values: Any) -> list[str]:
+        return generate(prompt, *values)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    defaults = {"prompt": None, **{name: default for name, (_, default) in CALL.items()}}
+    handler.__doc__ = generate.__doc__
+    handler.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(name, kind, default=default) for name, default in defaults.items()]
+    )
+    return handler
+
+
+# --- the server ---------------------------------------------------------------------------------
 
 
 def launch_options(

@@ -1,8 +1,6 @@
 // The roll's value -> tabs, handles and transport, and what a person does with them.
 // The value is described in visit.py; times are in seconds inside, in milliseconds in its texts.
 
-const MIN_PART = 0.5; // seconds between the two handles
-
 // Reads `start,duration,pitch,velocity;...`; a text that only grew is read on from where it ended.
 class NoteText {
   constructor(owner) {
@@ -27,23 +25,23 @@ class NoteText {
   }
 }
 
-class PianoRoll extends RollDrawing {
+class PianoRoll extends RollHandles {
   constructor(element, props) {
     super();
     this.root = element.querySelector(".mg-roll");
     this.props = props;
+    this.told = []; // what each take shares with the training music
     this.tab = 0; // 0 is the prompt, 1 and up are the takes
     this.value = {};
     this.texts = new Map();
     this.view = null; // {from, seconds} when zoomed in
-    this.part = { start: 0, end: 0 };
-    this.ownStart = false; // whether the start of the part was set by hand
     this.follow = false; // whether composing starts to play by itself
     this.lit = "";
     const bank = props.bank_url ? this.address(props.bank_url) : "";
     this.player = new PianoPlayer(new PianoBank(bank), () => this.music());
     this.player.changed = () => this.showTransport();
     this.find();
+    this.sharedNode.hidden = !props.compares;
     this.listen();
     this.root.musicGptRoll = this.door();
     this.update();
@@ -54,10 +52,12 @@ class PianoRoll extends RollDrawing {
   // What the page around it and the tests may use.
   door() {
     return {
-      selection: () => ({ start: this.part.start, end: this.part.end, take: this.take }),
+      selection: () => ({ ...this.held, take: this.take, tab: this.tab, candidates: this.candidates }),
       expect: () => this.expect(),
       making: () => (this.statusNode.textContent = "Making the file …"),
       made: () => (this.statusNode.textContent = this.value.status || ""),
+      save: (file) => this.save(file),
+      tell: (told) => this.tell(told),
       state: () => ({
         state: this.value.state,
         version: this.value.version,
@@ -73,8 +73,10 @@ class PianoRoll extends RollDrawing {
         end: this.now.end,
         seam: this.value.seam,
         front: this.value.front,
-        selection: { ...this.part },
-        seed: this.value.seed,
+        selection: { ...this.held },
+        marking: this.marking,
+        until: this.value.until,
+        seed: (this.value.takes || []).map((take) => take.seed)[this.take],
         name: this.value.name,
       }),
     };
@@ -92,7 +94,9 @@ class PianoRoll extends RollDrawing {
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
     for (const name of ["to", "empty", "play", "back", "now", "total", "status", "out", "in"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
-    for (const name of ["seed", "spoken", "point", "seconds", "here"])
+    for (const name of ["seed", "spoken", "point", "seconds", "here", "shared", "kept"])
+      this[name + "Node"] = this.root.querySelector(".mg-" + name);
+    for (const name of ["redo", "mark", "first", "last", "ways"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
   }
 
@@ -131,9 +135,10 @@ class PianoRoll extends RollDrawing {
     }
     const { kept, closed: fresh, open } = this.readTake(this.take);
     const growing = value.state === "composing";
-    const last = fresh.reduce((end, note) => Math.max(end, note.end), value.seam);
+    const closed = kept.concat(fresh);
+    const last = closed.reduce((end, note) => Math.max(end, note.end), value.seam);
     return {
-      closed: kept.concat(fresh),
+      closed,
       kept,
       fresh,
       open,
@@ -172,7 +177,9 @@ class PianoRoll extends RollDrawing {
     this.texts.clear();
     this.view = null;
     this.part = { start: value.start || 0, end: value.end || 0 };
-    this.tab = value.takes && value.takes.length ? 1 : 0;
+    this.marking = false;
+    this.told = [];
+    this.tab = value.tab || 0;
     if (this.player.playing) this.player.pause();
     this.player.offset = 0;
     this.speak(value);
@@ -186,7 +193,8 @@ class PianoRoll extends RollDrawing {
   }
 
   speak(value) {
-    const say = { composing: "Composing", done: "Composed. " + (value.status || "") };
+    const done = "Composed. " + (value.status || "");
+    const say = { composing: "Composing", redoing: "Composing the part anew", done };
     this.spokenNode.textContent = say[value.state] || value.name || "";
   }
 
@@ -204,9 +212,9 @@ class PianoRoll extends RollDrawing {
   // ---- tabs, transport, handles ---------------------------------------------------------------
 
   showTabs() {
-    const takes = (this.value.takes || []).length;
-    const names = ["Prompt"];
-    for (let i = 1; i <= takes; i++) names.push(takes === 1 ? "Continuation" : String(i));
+    const takes = this.value.takes || [];
+    const labels = takes.length === 1 ? ["Continuation"] : takes.map((take) => take.label);
+    const names = ["Prompt", ...labels];
     const old = [...this.tabsNode.children];
     if (old.map((n) => n.textContent).join() !== names.join())
       this.tabsNode.replaceChildren(...names.map((name, i) => this.makeTab(name, i)));
@@ -224,7 +232,7 @@ class PianoRoll extends RollDrawing {
     node.className = "mg-tab";
     node.role = "tab";
     node.textContent = name;
-    if (i && name !== "Continuation") node.setAttribute("aria-label", "Variation " + i);
+    if (Number(name)) node.setAttribute("aria-label", "Variation " + name);
     node.addEventListener("click", () => this.choose(i));
     node.addEventListener("keydown", (event) => {
       const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -246,6 +254,7 @@ class PianoRoll extends RollDrawing {
     else this.player.offset = tab ? Math.max(0, this.value.seam - 2.5) : 0;
     if (!between && playing) this.player.play();
     this.view = null;
+    if (this.marking) this.setMark(this.mark.start, this.mark.end);
     this.showSeed();
     this.showTabs();
     this.showTransport();
@@ -255,8 +264,27 @@ class PianoRoll extends RollDrawing {
 
   // Each take has a seed of its own: with one variation it gives that take again.
   showSeed() {
-    const seed = this.value.seed;
-    this.seedNode.textContent = seed == null || !this.tab ? "" : "Seed " + (seed + this.take);
+    const { seed, rank } = (this.tab && this.value.takes[this.take]) || {};
+    const words = [rank, seed == null ? "" : "Seed " + seed];
+    this.seedNode.textContent = words.filter(Boolean).join(" · ");
+    this.keptNode.textContent = this.tab && this.value.until ? "Kept" : "Prompt";
+    this.sharedNode.textContent = (this.tab && this.told[this.take]) || "";
+  }
+
+  // What the takes share with the training music comes later than they do.
+  tell(told) {
+    if (!told || told.version !== this.value.version) return;
+    this.told = told.lines;
+    this.showSeed();
+  }
+
+  save(file) {
+    this.door().made();
+    if (!file || !file.url) return;
+    const link = document.createElement("a");
+    link.href = file.url;
+    link.download = file.orig_name || "";
+    link.click();
   }
 
   showTransport() {
@@ -291,45 +319,6 @@ class PianoRoll extends RollDrawing {
     }
   }
 
-  showHandles() {
-    const shown = !this.tab && this.value.state !== "empty" && this.now.end > 0;
-    this.moveHandle(this.fromNode, this.part.start, shown);
-    this.moveHandle(this.toNode, this.part.end, shown);
-    this.pointNode.classList.toggle("mg-away", !shown);
-    this.secondsNode.max = this.now.end.toFixed(2);
-    this.secondsNode.value = Number(this.part.end.toFixed(2));
-  }
-
-  moveHandle(node, seconds, shown) {
-    const x = this.x(seconds);
-    node.hidden = !shown || x < GUTTER - 23 || x > this.width + 23;
-    node.style.left = Math.min(this.width - 1, Math.max(GUTTER, x)) + "px";
-    node.setAttribute("aria-valuemax", this.now.end.toFixed(1));
-    node.setAttribute("aria-valuenow", seconds.toFixed(1));
-    node.setAttribute("aria-valuetext", seconds.toFixed(1) + " seconds");
-  }
-
-  // Until its start is set by hand, the part reaches back as far as the page does by itself.
-  movePart(which, seconds) {
-    const { start, end } = this.part;
-    if (which === "start") {
-      this.ownStart = true;
-      this.part.start = Math.max(0, Math.min(seconds, end - MIN_PART));
-    } else {
-      const least = (this.ownStart ? start : 0) + MIN_PART;
-      this.part.end = Math.min(this.now.end, Math.max(seconds, least));
-      if (!this.ownStart) this.part.start = Math.max(0, this.part.end - this.value.reach);
-    }
-    this.showHandles();
-    this.dirty = true;
-  }
-
-  // The music goes on from here, also from before the start of the part.
-  moveEnd(seconds) {
-    if (seconds < this.part.start + MIN_PART) this.ownStart = false;
-    this.movePart("end", seconds);
-  }
-
   // ---- input ----------------------------------------------------------------------------------
 
   listen() {
@@ -338,13 +327,7 @@ class PianoRoll extends RollDrawing {
     this.outNode.addEventListener("click", () => this.zoom(2));
     this.inNode.addEventListener("click", () => this.zoom(0.5));
     this.listenSurface();
-    this.secondsNode.addEventListener("change", () => {
-      const seconds = this.secondsNode.valueAsNumber;
-      this.moveEnd(Number.isFinite(seconds) ? seconds : this.part.end);
-    });
-    this.hereNode.addEventListener("click", () => this.moveEnd(this.player.position));
-    this.listenHandle(this.fromNode, "start");
-    this.listenHandle(this.toNode, "end");
+    this.listenHandles();
     this.listenDrop();
     document.addEventListener("keydown", (event) => this.spaceBar(event));
     new ResizeObserver(() => this.resize()).observe(this.stageNode);
@@ -370,12 +353,15 @@ class PianoRoll extends RollDrawing {
     const surface = this.surfaceNode;
     let press = null;
     surface.addEventListener("pointerdown", (event) => {
-      press = { x: event.clientX, from: this.window.from, moved: false };
+      const seconds = this.seconds(event);
+      press = { x: event.clientX, from: this.window.from, seconds, moved: false };
+      if (this.marking) surface.setPointerCapture(event.pointerId);
     });
     surface.addEventListener("pointermove", (event) => {
-      if (!press || Math.abs(event.clientX - press.x) < 6) return;
+      if (!press || (!press.moved && Math.abs(event.clientX - press.x) < 6)) return;
       press.moved = true;
-      if (this.view) this.pan(press.from - (event.clientX - press.x) / this.scale);
+      if (this.marking) this.setMark(press.seconds, this.seconds(event));
+      else if (this.view) this.pan(press.from - (event.clientX - press.x) / this.scale);
     });
     surface.addEventListener("pointerup", (event) => {
       if (press && !press.moved) this.player.seek(this.seconds(event));
@@ -396,25 +382,6 @@ class PianoRoll extends RollDrawing {
       else return;
       event.preventDefault();
     }, { passive: false });
-  }
-
-  listenHandle(node, which) {
-    node.addEventListener("pointerdown", (event) => {
-      node.setPointerCapture(event.pointerId);
-      node.dataset.grip = event.clientX - node.getBoundingClientRect().left - 22;
-    });
-    node.addEventListener("pointermove", (event) => {
-      if (!node.hasPointerCapture(event.pointerId)) return;
-      this.movePart(which, this.seconds(event, Number(node.dataset.grip)));
-    });
-    node.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: -0.5, ArrowRight: 0.5, PageDown: -5, PageUp: 5 }[event.key];
-      if (event.key === "Home") this.movePart(which, 0);
-      else if (event.key === "End") this.movePart(which, this.now.end);
-      else if (step) this.movePart(which, this.part[which] + step);
-      else return;
-      event.preventDefault();
-    });
   }
 
   // A file that is dropped on the roll goes the same way as one for the file field.

@@ -22,6 +22,8 @@ HERE = Path(__file__).parent
 BANK = HERE.parent / "piano_bank"
 """The recorded piano that the browser plays; a folder with bank.json and FLAC files."""
 
+SCRIPTS = ("player.js", "drawing.js", "handles.js", "pianoroll.js")
+"""In the order in which each knows those before it."""
 START = """
 const roll = new PianoRoll(element, props);
 watch("value", () => roll.update());
@@ -30,11 +32,15 @@ watch("value", () => roll.update());
 
 @dataclass(frozen=True)
 class Selection:
-    """What the visitor has in hand: the part to continue in seconds, and the take that is shown."""
+    """What the visitor has in hand: a part in seconds, to continue or anew, and what is shown."""
 
     start: float
     end: float
     take: int
+    of_prompt: bool = False
+    """Whether the prompt is shown, and no take."""
+    candidates: int = 4
+    """In how many ways the part shall be composed anew."""
 
 
 def piano_roll(value: RollValue, **options: Any) -> gr.HTML:
@@ -47,7 +53,7 @@ def piano_roll(value: RollValue, **options: Any) -> gr.HTML:
         value,
         html_template=file_text("pianoroll.html"),
         css_template=file_text("pianoroll.css"),
-        js_on_load="".join(map(file_text, ("player.js", "drawing.js", "pianoroll.js"))) + START,
+        js_on_load="".join(map(file_text, SCRIPTS)) + START,
         apply_default_css=False,
         bank_url=bank_address(),
         **options,
@@ -58,16 +64,16 @@ def read_selection(payload: Any) -> Selection:
     """The selection from what the browser sends; raises `InputError` for anything else.
 
     >>> read_selection({"start": 0, "end": 12.5, "take": 0})
-    Selection(start=0.0, end=12.5, take=0)
+    Selection(start=0.0, end=12.5, take=0, of_prompt=False, candidates=4)
     """
     try:
         start, end = float(payload["start"]), float(payload["end"])
-        take = int(payload["take"])
-    except (TypeError, KeyError, ValueError, OverflowError):
+        take, candidates = int(payload["take"]), int(payload.get("candidates", 4))
+    except (TypeError, KeyError, ValueError, OverflowError, AttributeError):
         raise InputError("The part to continue did not arrive; load the page again.") from None
     if not (math.isfinite(start) and math.isfinite(end) and start <= end and take >= 0):
         raise InputError("The part to continue has no length; drag its two handles apart.")
-    return Selection(start, end, take)
+    return Selection(start, end, take, payload.get("tab", 1) == 0, candidates)
 
 
 @cache

@@ -6,27 +6,32 @@ knows the pianist and notes, but neither Gradio nor the browser.
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 import time
 import unicodedata
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from music_gpt.composing.pianist import DEFAULT_SEED_LIMIT, MAX_GIVEN_SEED
+from music_gpt.composing.pianist import DEFAULT_SEED_LIMIT
 from music_gpt.config.page import PageConfig
 from music_gpt.config.sampling import SamplingConfig
-from music_gpt.errors import InputError
+from music_gpt.midi.piece import piece_from_notes
 from music_gpt.notes import NOTE_DTYPE, Notes
 
 if TYPE_CHECKING:
     from music_gpt.composing.composition import Composition
     from music_gpt.composing.pianist import Pianist
+    from music_gpt.composing.redoing import Redone
     from music_gpt.midi.piece import Piece
 
+Flags = npt.NDArray[np.bool_]
 RollValue = dict[str, Any]
 """What the roll is given: plain numbers and strings only, because numpy floats reach the browser
 as strings. Notes are text that only grows, so each update sends nothing but what is new."""
@@ -34,7 +39,7 @@ as strings. Notes are text that only grows, so each update sends nothing but wha
 
 @dataclass(frozen=True)
 class Wish:
-    """What a person asks for when Compose is pressed."""
+    """What a person asks for when Compose is pressed; `music_gpt.ui.form` makes and checks it."""
 
     seconds: float = 30.0
     """Length of the new music."""
@@ -42,34 +47,32 @@ class Wish:
     """How many takes are composed at once."""
     seed: int | None = None
     """The same seed gives the same music; None draws one."""
+    end: bool = False
+    """Whether the music looks for an ending of its own."""
     sampling: SamplingConfig = field(default_factory=SamplingConfig)
     """How the next event is drawn."""
-
-    def check(self, page: PageConfig) -> None:
-        """Raise `InputError` when a wish lies outside what the page offers."""
-        if not page.min_seconds <= self.seconds <= page.max_seconds:
-            raise InputError(
-                f"The length is {self.seconds:g} s, but it has to be between "
-                f"{page.min_seconds:g} and {page.max_seconds:g} s."
-            )
-        if not 1 <= self.variations <= page.max_variations:
-            raise InputError(
-                f"{self.variations} variations were asked for, but 1 to {page.max_variations} "
-                "can be composed at once."
-            )
-        if self.seed is not None and not 0 <= self.seed <= MAX_GIVEN_SEED:
-            raise InputError(
-                f"The seed is {self.seed}, but it has to be between 0 and {MAX_GIVEN_SEED}; "
-                "leave it empty for a new one."
-            )
 
 
 @dataclass(frozen=True)
 class Take:
-    """One finished variation: prompt and new notes, and how it came about."""
+    """One finished piece that can be heard and saved, and how it came about."""
 
+    name: str
+    """As it stands in the name of a file: take-1, or before and redo-1 around a redo."""
     notes: Notes
     settings: dict[str, Any]
+    """Empty for music that nobody composed here."""
+    first: float
+    """Second from which on it is new."""
+    last: float = math.inf
+    """Second up to which it is new."""
+
+    @property
+    def is_new(self) -> Flags:
+        """Which of its notes are new."""
+        struck = np.round(self.notes["start"], 3)
+        flags: Flags = (struck >= round(self.first, 3)) & (struck < round(self.last, 3))
+        return flags
 
 
 @dataclass
@@ -108,11 +111,40 @@ class Visit:
             "end": round(seconds, 3),
             "reach": reach,
             "seam": 0.0,
+            "until": 0.0,
             "front": 0.0,
             "asked": 0.0,
             "takes": [],
+            "tab": 0,
             "status": "",
-            "seed": None,
+        }
+        return self.roll
+
+    def show_redone(self, before: Take, redone: Redone) -> RollValue:
+        """The piece as it was, and with each candidate in it, the one that fits best first."""
+        told = [redone.settings(number) for number in range(redone.n_candidates)]
+        first, last = told[0]["redo"]
+        pieces = [("before", "Before", before.notes, before.settings)]
+        pieces += [
+            (f"redo-{number + 1}", str(number + 1), redone.notes(number), settings)
+            for number, settings in enumerate(told)
+        ]
+        self.takes = [Take(name, notes, how, first, last) for name, _, notes, how in pieces]
+        seconds = max(length(take.notes) for take in self.takes)
+        ranks = ["", "fits best", *[""] * (len(told) - 1)]
+        self.roll = self.roll | {
+            "version": fresh_version(),
+            "state": "done",
+            "seam": first,
+            "until": last,
+            "front": round(seconds, 3),
+            "asked": last - first,
+            "tab": 2,
+            "takes": [
+                take_value(take, label) | {"rank": rank}
+                for take, (_, label, *_), rank in zip(self.takes, pieces, ranks, strict=True)
+            ],
+            "status": f"{first:g} to {last:g} s composed anew, the best of {len(told)} first",
         }
         return self.roll
 
@@ -139,9 +171,8 @@ def compose(
     """Continue the part from `start` to `end` (seconds): the roll's value as the music grows.
 
     When the iterator is closed, or `visit.stop_asked` is set from another thread, what has been
-    composed stays in `visit.takes`. Raises `InputError` for a wish that cannot be met.
+    composed stays in `visit.takes`. Raises `InputError` for a part that cannot be continued.
     """
-    wish.check(PageConfig())
     prompt_seconds, prompt_end_seconds = visit.part(start, end)
     seed = wish.seed if wish.seed is not None else secrets.randbelow(DEFAULT_SEED_LIMIT)
     composition = pianist.compose(
@@ -151,6 +182,7 @@ def compose(
         seconds=wish.seconds,
         variations=wish.variations,
         seed=seed,
+        end=wish.end,
         **asdict(wish.sampling),
     )
     visit.stop_asked, visit.takes = False, []
@@ -158,7 +190,7 @@ def compose(
     turn = visit.turn
     told = [] if visit.prompt is None else visit.prompt.warnings
     visit.warnings = [line for line in composition.warnings if line not in told]
-    growth = _Growth(visit, composition, wish, seed)
+    growth = _Growth(visit, composition, seed)
     try:
         yield growth.value("composing")
         shown = time.monotonic()
@@ -172,28 +204,76 @@ def compose(
     finally:
         composition.close()
         if visit.turn == turn:
+            seam = composition.seam_seconds
             visit.takes = [
-                Take(composition.notes(take), composition.settings(take))
+                Take(f"take-{take + 1}", composition.notes(take), composition.settings(take), seam)
                 for take in range(composition.n_takes)
             ]
             visit.roll = growth.value("done")
     yield visit.roll
 
 
+def redo(
+    visit: Visit,
+    pianist: Pianist,
+    wish: Wish,
+    take: int | None,
+    part: tuple[float, float],
+    *,
+    every_seconds: float = 0.15,
+) -> Generator[RollValue, None, None]:
+    """Compose a part (seconds) of a take, or of the prompt (None), anew: the roll meanwhile.
+
+    What was there before is the first of the takes then, and the candidates follow, the one that
+    fits best first. When the iterator is closed or `visit.stop_asked` is set, all stays as it was.
+    Raises `InputError` for a part that cannot be redone.
+    """
+    before = _to_be_redone(visit, take)
+    redoing = pianist.begin_redo(
+        piece_from_notes(before.notes),
+        part[0],
+        min(part[1], length(before.notes)),
+        candidates=wish.variations,
+        seed=wish.seed,
+        **asdict(wish.sampling),
+    )
+    visit.stop_asked, visit.warnings = False, []
+    visit.turn += 1
+    turn, composition, shown = visit.turn, redoing.composition, 0.0
+    with closing(composition):
+        for _ in composition:
+            if visit.stop_asked or visit.turn != turn:
+                break
+            if time.monotonic() - shown >= every_seconds:
+                shown = time.monotonic()
+                status = status_line(composition, composition.seconds)
+                yield visit.roll | {"state": "redoing", "status": status}
+        else:
+            visit.show_redone(before, redoing.redone())
+    yield visit.roll
+
+
+def _to_be_redone(visit: Visit, take: int | None) -> Take:
+    """The chosen take, or the whole prompt."""
+    if take is not None and take < len(visit.takes):
+        return visit.takes[take]
+    return Take("prompt", silence() if visit.prompt is None else visit.prompt.sounding_notes, {}, 0)
+
+
 class _Growth:
     """A composition under way, as the roll shows it: closed notes as text that only grows."""
 
-    def __init__(self, visit: Visit, composition: Composition, wish: Wish, seed: int) -> None:
-        self._composition = composition
-        self._wish = wish
+    def __init__(self, visit: Visit, composition: Composition, seed: int) -> None:
+        self._composition, self._seed = composition, seed
         self._closed = [""] * composition.n_takes
         self._keys: list[set[tuple[int, int]]] = [set() for _ in range(composition.n_takes)]
         self._kept = [(silence(), "")] * composition.n_takes
         self._head = visit.roll | {
             "version": fresh_version(),
             "seam": round(float(composition.seam_seconds), 3),
-            "asked": float(wish.seconds),
-            "seed": seed,
+            "until": 0.0,
+            "asked": float(composition.seconds),
+            "tab": 1,
         }
 
     def add(self, note: Any) -> None:
@@ -202,19 +282,22 @@ class _Growth:
 
     def value(self, state: str) -> RollValue:
         composed = float(self._composition.seconds_composed)
+        done, takes = state == "done", range(len(self._closed))
+        ranks = rank_words(self._composition.ranking()) if done else [""] * len(takes)
         return self._head | {
             "state": state,
             "front": round(self._head["seam"] + composed, 3),
-            "takes": [self._take(take, state == "done") for take in range(len(self._closed))],
-            "status": status_line(self._composition, self._wish.seconds),
+            "takes": [self._take(take, done) | {"rank": ranks[take]} for take in takes],
+            "status": status_line(self._composition, self._composition.seconds),
         }
 
-    def _take(self, take: int, done: bool) -> dict[str, str]:
+    def _take(self, take: int, done: bool) -> RollValue:
         """The prompt, whose last notes may ring on; the closed notes; those still held down."""
         held = self._held(take)
-        if done:
-            return {"kept": self._prompt(take), "notes": self._closed[take] + held, "open": ""}
-        return {"kept": self._prompt(take), "notes": self._closed[take], "open": held}
+        notes = self._closed[take] + (held if done else "")
+        open_ = "" if done else held
+        about = {"label": str(take + 1), "seed": self._seed + take}
+        return {"kept": self._prompt(take), "notes": notes, "open": open_, **about}
 
     def _prompt(self, take: int) -> str:
         notes = self._composition.notes(take)
@@ -242,19 +325,39 @@ def status_line(composition: Composition, asked: float) -> str:
     return f"{line} · {tokens:.0f} tokens/s · {composed / composition.elapsed:.1f}× real time"
 
 
-def file_stem(name: str, take: Take, number: int) -> str:
+def rank_words(ranking: list[int]) -> list[str]:
+    """What each take is told to be, from their numbers with the likeliest first.
+
+    >>> rank_words([1, 0, 2]), rank_words([0])
+    (['2nd likeliest', 'likeliest', '3rd likeliest'], [''])
+    """
+    if len(ranking) < 2:
+        return [""]
+    ordinals = {1: "likeliest", 2: "2nd likeliest", 3: "3rd likeliest"}
+    places = [ranking.index(take) + 1 for take in range(len(ranking))]
+    return [ordinals.get(place, f"{place}th likeliest") for place in places]
+
+
+def file_stem(name: str, take: str, seed: int | None) -> str:
     """A name that tells the prompt, the take and the seed, safe on every file system.
 
-    >>> file_stem("Prélude / Op. 28", Take(silence(), {"seed": 7}), 0)
+    >>> file_stem("Prélude / Op. 28", "take-1", 7)
     'prelude-op-28-take-1-seed-7'
     """
-    return f"{plain_name(name)}-take-{number + 1}-seed-{take.settings['seed']}"
+    return f"{plain_name(name)}-{take}" + ("" if seed is None else f"-seed-{seed}")
 
 
 def plain_name(name: str) -> str:
     """The small letters and digits of a name, at most 60, joined by hyphens."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "music"
+
+
+def take_value(take: Take, label: str) -> RollValue:
+    """A finished take as the roll shows it: `label` stands on its tab."""
+    new = take.is_new
+    texts = {"kept": notes_text(take.notes[~new]), "notes": notes_text(take.notes[new])}
+    return {**texts, "open": "", "label": label, "seed": take.settings.get("seed")}
 
 
 def silence() -> Notes:

@@ -11,6 +11,7 @@ from gradio_client import Client, handle_file
 from gradio_client.exceptions import AppError
 
 from music_gpt.midi.piece import make_notes, read_piece, write_midi
+from music_gpt.ui.form import CALL
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 SERVER_FILE = {"path": "/etc/hostname", "meta": {"_type": "gradio.FileData"}}
@@ -48,6 +49,14 @@ def test_generate_continues_a_file(client: Client, scale: Path) -> None:
     assert list(piece.notes["pitch"][:8]) == list(range(60, 68))
 
 
+def test_generate_takes_the_words_of_the_command_line(client: Client, scale: Path) -> None:
+    words = {"prompt_end_seconds": 2, "preset": "adventurous", "key": "C", "end": True}
+    (file,) = client.predict(
+        prompt=handle_file(scale), tracks="0", seconds=5, **words, api_name="/generate"
+    )
+    assert list(read_piece(file).notes["pitch"][:4]) == list(range(60, 64))
+
+
 def test_generate_begins_from_nothing(client: Client) -> None:
     (file,) = client.predict(prompt=None, seconds=5, seed="1", api_name="/generate")
     assert 4 < read_piece(file).seconds < 7
@@ -66,18 +75,21 @@ def test_a_wrong_file_is_answered_with_a_sentence(client: Client, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("data", "sentence"),
+    ("change", "sentence"),
     [
-        ([None, "x", 1, 1, 0, 1, 0, ""], "Length in seconds is 'x', but it has to be a number"),
-        ([None, 30, float("nan"), 1, 0, 1, 0, ""], "Variations is nan, but it has to be a whole"),
-        ([None, 30, 1, 1, 0, 1, 0, "9" * 5000], "The seed is '999"),
-        ([SERVER_FILE, 30, 1, 1, 0, 1, 0, ""], "not the form that this endpoint takes"),
-        ([{"path": "\0"}, 30, 1, 1, 0, 1, 0, ""], "MIDI file is "),
+        ({"seconds": "x"}, "seconds is 'x', but it has to be a number"),
+        ({"variations": float("nan")}, "variations is nan, but it has to be a whole"),
+        ({"seed": "9" * 5000}, "seed is '999"),
+        ({"key": "H"}, "key is 'H'"),
+        ({"prompt": SERVER_FILE}, "not the form that this endpoint takes"),
+        ({"prompt": {"path": "\0"}}, "MIDI file is "),
     ],
 )
 def test_bad_values_in_a_bare_request_are_answered_with_a_sentence(
-    url: str, data: list[Any], sentence: str
+    url: str, change: dict[str, Any], sentence: str
 ) -> None:
+    usual = {"prompt": None} | {name: default for name, (_, default) in CALL.items()}
+    data = list((usual | change).values())
     address = f"{url}gradio_api/call/generate"
     headers = {"Content-Type": "application/json"}
     body = json.dumps({"data": data}).encode()

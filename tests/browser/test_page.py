@@ -321,7 +321,7 @@ def test_each_variation_has_a_tab_and_a_seed_of_its_own(visit: Visit) -> None:
     assert tabs.all_inner_texts() == ["Prompt", "1", "2", "3"]
     visitor.page.get_by_label("Variation 3").click()
     assert visitor.state["tab"] == 3
-    assert visitor.page.locator(".mg-seed").inner_text() == "Seed 43"
+    assert visitor.page.locator(".mg-seed").inner_text() == "likeliest · Seed 43"
     tabs.nth(3).press("ArrowRight")
     assert visitor.state["tab"] == 0
     assert visitor.page.get_by_label("End of the part to continue").is_visible()
@@ -356,6 +356,41 @@ def test_the_take_that_is_shown_can_be_taken_away(visit: Visit, tmp_path: Path) 
         assert len(archive.namelist()) == 4
 
 
+def test_a_marked_part_is_composed_anew_and_the_best_way_is_heard(visit: Visit) -> None:
+    visitor = visit().open()
+    before = visitor.state["notes"]
+    visitor.page.get_by_role("button", name="Redo a part").click()
+    assert visitor.page.locator("#compose").is_hidden()
+    assert visitor.state["selection"] == {"start": 0, "end": 4}
+    surface = visitor.page.locator(".mg-surface")
+    box = surface.bounding_box()
+    assert box is not None
+    visitor.page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 60)
+    visitor.page.mouse.down()
+    visitor.page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 60, steps=6)
+    visitor.page.mouse.up()
+    marked = visitor.state["selection"]
+    assert 5 < marked["end"] - marked["start"] < 9
+    for label, value in (("from", 10), ("to", 13)):
+        field = visitor.page.get_by_label(f"Compose anew {label}, in seconds")
+        field.fill(str(value))
+        field.press("Tab")
+    assert visitor.state["selection"] == {"start": 10, "end": 13}
+    visitor.page.get_by_label("Ways to compose it anew").fill("2")
+    visitor.page.get_by_label("Ways to compose it anew").press("Tab")
+    visitor.photograph("mark")
+    visitor.page.get_by_role("button", name="Compose this part anew").click()
+    state = visitor.wait("state.state == 'done'")
+    assert (state["seam"], state["until"], state["tab"], state["marking"]) == (10, 13, 2, False)
+    tabs = visitor.page.get_by_role("tab")
+    assert tabs.all_inner_texts() == ["Prompt", "Before", "1", "2"]
+    visitor.wait("state.playing && state.position > 7")
+    visitor.photograph("redone")
+    tabs.nth(1).click()
+    assert visitor.state["notes"] == before
+    assert visitor.page.locator("#compose").is_visible()
+
+
 def test_two_visitors_at_once_get_their_own_music(visit: Visit, own_file: Path) -> None:
     one, two = visit().open(), visit().open()
     two.page.set_input_files(FIELD, own_file)
@@ -387,6 +422,7 @@ def test_another_prompt_ends_the_composition_under_way(visit: Visit) -> None:
 
 def test_a_character_sets_the_sliders(visit: Visit) -> None:
     visitor = visit().open()
+    visitor.page.get_by_role("button", name="Advanced").click()
     field = visitor.page.get_by_label("number input for Temperature", exact=False)
     assert field.input_value() == "1"
     visitor.page.get_by_label("Character").click()
@@ -425,6 +461,9 @@ def test_a_phone_shows_everything_without_scrolling_sideways(visit: Visit) -> No
         assert box is not None
         assert box["width"] >= 44
         assert box["height"] >= 44
+    button = visitor.page.locator("#compose").bounding_box()
+    assert button is not None
+    assert button["y"] + button["height"] <= 844  # without scrolling down
     height = visitor.page.locator("#roll-card").bounding_box()
     visitor.photograph("phone")
     visitor.wish(**{"Length in seconds": 5, "Variations": 8})

@@ -26,7 +26,7 @@ class Visitor:
             self.complaints.append(f"request to {request.url}")
 
     def _listen(self, message: Any) -> None:
-        if message.type == "error":
+        if message.type in ("error", "warning"):
             self.complaints.append(f"console: {message.text}")
 
     def open(self) -> "Visitor":

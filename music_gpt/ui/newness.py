@@ -1,0 +1,57 @@
+"""Takes, and an index of the training music beside the checkpoint -> a line on each: is it new?"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from music_gpt.errors import InputError
+from music_gpt.metrics.continuations import TELLING_NOTES
+from music_gpt.tokens.originality import CERTAIN_NOTES, INDEX_FILE, OriginalityIndex, SharedRun
+from music_gpt.ui.visit import Take
+
+UNHEARD = (
+    f"of music that was not trained on, 3 % of all 30 seconds share {CERTAIN_NOTES} and 0.1 % "
+    f"{TELLING_NOTES}"
+)
+"""As measured for `TELLING_NOTES`."""
+MOST_LETTERS = 40
+"""Of the name of a training piece."""
+
+
+class Newness:
+    """What takes share with the music that a network was trained on, if it is known."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """`folder` holds the checkpoint, and perhaps the index."""
+        self._file = None if folder is None else folder / INDEX_FILE
+        self.is_known = self._file is not None and self._file.is_file()
+
+    @cached_property
+    def _index(self) -> OriginalityIndex:
+        assert self._file is not None
+        return OriginalityIndex.open(self._file)
+
+    def line(self, take: Take) -> str:
+        """What the new notes of a take share; why that is not known, where the index is damaged."""
+        try:
+            return shared_line(self._index.longest_run(take.notes[take.is_new]))
+        except InputError as error:
+            return str(error)
+
+
+def shared_line(run: SharedRun | None) -> str:
+    """A longest run in one line, and what is usual.
+
+    >>> shared_line(None)
+    'No 24 notes in a row are as in the music that was trained on.'
+    >>> run = SharedRun(30, 28, 4.25, 62.0, "salon/waltz.mid", 9.5, exact=False)
+    >>> shared_line(run).partition(";")[0]
+    'At least 28 notes in a row are as in waltz'
+    """
+    if run is None:
+        return f"No {CERTAIN_NOTES} notes in a row are as in the music that was trained on."
+    name = PurePosixPath(run.source).stem
+    name = name if len(name) <= MOST_LETTERS else name[:MOST_LETTERS] + "…"
+    least = "" if run.exact else "At least "
+    return f"{least}{run.different_notes} notes in a row are as in {name}; {UNHEARD}."

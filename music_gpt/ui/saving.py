@@ -1,0 +1,82 @@
+"""Takes -> files to take away, each of its kind, on a shelf; bounded in bytes and seconds."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+from music_gpt import audio
+from music_gpt.composing.provenance import settings_text
+from music_gpt.config.page import PageConfig
+from music_gpt.errors import InputError
+from music_gpt.midi.piece import midi_bytes
+from music_gpt.notes import Notes
+from music_gpt.ui.shelf import Shelf
+from music_gpt.ui.visit import Take, Visit, file_stem, length, plain_name
+
+PAGE = PageConfig()
+SOUND_BYTES = int((PAGE.max_sound_seconds + 60) * audio.SAMPLE_RATE * 4)
+"""The largest sound file: two channels of 16 bits, and some seconds for the last tone."""
+
+KINDS = {"MIDI": ".mid", "WAV": ".wav", "FLAC": ".flac", "MP3": ".mp3", "All takes": ".zip"}
+"""What can be taken away: words on the buttons, and the endings of the files."""
+ONLY_MIDI = (
+    "The takes last {minutes:.1f} minutes together, and the page makes sound of up to {most:g}, so "
+    "the archive holds them as MIDI only."
+)
+
+
+def write_take(shelf: Shelf, visit: Visit, take: Take, suffix: str) -> Path:
+    """A take as a file of this kind."""
+    name = stem(visit, take) + suffix
+    if suffix != ".mid":
+        return write_sound(shelf, take.notes, name)
+    path = shelf.path(name)
+    path.write_bytes(take_bytes(take))
+    return path
+
+
+def write_all(shelf: Shelf, visit: Visit) -> tuple[Path, list[str]]:
+    """Each take as MIDI and, unless they are too long together, as FLAC, in one archive.
+
+    With it come sentences on what is not in there.
+    """
+    seconds = sum(length(take.notes) for take in visit.takes)
+    with_sound = seconds <= PAGE.max_sound_seconds
+    path = shelf.path(
+        f"{plain_name(visit.name)}-{len(visit.takes)}-takes.zip", room=2 * SOUND_BYTES
+    )
+    with zipfile.ZipFile(path, "w") as archive:
+        for take in visit.takes:
+            archive.writestr(f"{stem(visit, take)}.mid", take_bytes(take))
+            if with_sound:
+                sound = path.with_name("take.flac")
+                audio.write_audio(take.notes, sound)
+                archive.write(sound, f"{stem(visit, take)}.flac")
+                sound.unlink()
+    told = ONLY_MIDI.format(minutes=seconds / 60, most=PAGE.max_sound_seconds / 60)
+    return path, [] if with_sound else [told]
+
+
+def write_sound(shelf: Shelf, notes: Notes, name: str) -> Path:
+    """Notes as a sound file called `name`; raises `InputError` where they last too long."""
+    seconds = length(notes)
+    if seconds > PAGE.max_sound_seconds:
+        raise InputError(
+            f"This music lasts {seconds / 60:.1f} minutes, but the page makes sound of up to "
+            f"{PAGE.max_sound_seconds / 60:g}; take a shorter part, or turn the MIDI file into "
+            "sound with `music-gpt render`."
+        )
+    path = shelf.path(name, room=SOUND_BYTES)
+    audio.write_audio(notes, path)
+    return path
+
+
+def stem(visit: Visit, take: Take) -> str:
+    """The name of a take's files, without their endings."""
+    return file_stem(visit.name, take.name, take.settings.get("seed"))
+
+
+def take_bytes(take: Take) -> bytes:
+    """A take as a MIDI file, with what made it."""
+    return midi_bytes(take.notes, text=settings_text(take.settings) if take.settings else None)
