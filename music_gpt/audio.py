@@ -289,19 +289,11 @@ def _limit(mix: Floats) -> Pcm:
     return np.ascontiguousarray(np.rint(mix, out=mix).astype(np.int16).T)
 
 
-def render_blocks(
-    notes: Notes, *, sample_rate: int = SAMPLE_RATE, block_seconds: float = BLOCK_SECONDS
-) -> Iterator[Pcm]:
-    """The sound of `notes` in blocks of `block_seconds`: int16 arrays of shape (n, 2).
-
-    Put one after another they are what `render` returns, however long the blocks are. The notes
-    are checked at the call, not at the first block.
+def _blocks(plan: _Plan, sample_rate: int) -> Iterator[Pcm]:
+    """The sound in blocks of `BLOCK_SECONDS`: int16 arrays of shape (n, 2), whatever their length
+    the same sound.
     """
-    return _blocks(_plan(notes, sample_rate), sample_rate, block_seconds)
-
-
-def _blocks(plan: _Plan, sample_rate: int, block_seconds: float) -> Iterator[Pcm]:
-    size, total = max(1, int(block_seconds * sample_rate)), plan.total
+    size, total = max(1, int(BLOCK_SECONDS * sample_rate)), plan.total
     tones = _Tones(sample_rate)
     for first in range(0, total, size):
         yield _limit(_mix(plan, tones, first, min(first + size, total)))
@@ -318,7 +310,7 @@ def render(notes: Notes, *, sample_rate: int = SAMPLE_RATE) -> Pcm:
     """
     plan = _plan(notes, sample_rate)
     sound, done = np.empty((plan.total, 2), np.int16), 0
-    for block in _blocks(plan, sample_rate, BLOCK_SECONDS):
+    for block in _blocks(plan, sample_rate):
         sound[done : done + len(block)] = block
         done += len(block)
     return sound
@@ -338,7 +330,7 @@ def write_audio(
     """
     path, kind = as_path(path), sound_format(path)
     plan = _plan(as_piece(piece).sounding_notes, sample_rate)
-    blocks = _blocks(plan, sample_rate, BLOCK_SECONDS)
+    blocks = _blocks(plan, sample_rate)
     with whole_file(path) as beside:
         _make_room(beside, 4 * plan.total if kind == "WAV" else 0)
         _encode(blocks, beside, kind, sample_rate)

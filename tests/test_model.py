@@ -381,31 +381,6 @@ def test_decoding_in_parts_equals_reading_the_whole(name: str, sizes: list[int])
 
 @every_cached
 @torch.no_grad()
-def test_a_truncated_cache_goes_on_from_there(name: str) -> None:
-    model, ids = network(name), some_ids(CONFIGS[name], 2, 20)
-    other = torch.cat((ids[:, :8], some_ids(CONFIGS[name], 2, 10, seed=7)), dim=1)
-    cache = model.new_cache(2)
-    model(ids, cache)
-    cache.truncate(8)
-    assert cache.length == 8
-    torch.testing.assert_close(
-        in_chunks(model, other[:, 8:], [4, 1, 5], cache), model(other)[:, 8:], rtol=0, atol=1e-4
-    )
-
-
-@every_cached
-@torch.no_grad()
-def test_a_reset_cache_has_forgotten_everything(name: str) -> None:
-    model, ids = network(name), some_ids(CONFIGS[name], 1, 9)
-    cache = model.new_cache(1)
-    model(some_ids(CONFIGS[name], 1, 20, seed=8), cache)
-    cache.reset()
-    assert cache.length == 0
-    torch.testing.assert_close(model(ids, cache), model(ids), rtol=0, atol=1e-4)
-
-
-@every_cached
-@torch.no_grad()
 def test_an_expanded_cache_carries_each_take_on_its_own(name: str) -> None:
     model, prompt = network(name), some_ids(CONFIGS[name], 1, 12)
     takes = some_ids(CONFIGS[name], 3, 6, seed=9)
@@ -418,13 +393,6 @@ def test_an_expanded_cache_carries_each_take_on_its_own(name: str) -> None:
     # the narrow one is still where it was
     assert narrow.length == 12
     torch.testing.assert_close(model(takes[:1], narrow), whole[:1], rtol=0, atol=1e-4)
-
-
-def test_a_cache_cannot_be_truncated_to_what_it_never_held() -> None:
-    held = network("grouped-query").new_cache(1, 8)
-    for length in (1, -1):
-        with pytest.raises(ValueError, match="cannot truncate a cache of 0 positions"):
-            held.truncate(length)
 
 
 @torch.no_grad()

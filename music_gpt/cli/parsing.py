@@ -73,6 +73,7 @@ class Parser(ArgumentParser):
         for pattern, plain in _PLAIN_WORDS:
             sentence = re.sub(pattern, plain, sentence)
         help_words = f"{self.prog.replace(' [options]', '')} {self.verb}".strip()
+        sentence = re.sub(r"(\S{200})\S{60,}", r"\1...", sentence)  # who types as much, knows it
         raise InputError(f"{sentence}; see `{help_words} --help`.")
 
     def _typed(self, key: str) -> str:

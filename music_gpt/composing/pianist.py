@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -78,45 +78,6 @@ def load(
     return Pianist(model, card, engine=chosen, folder=folder)
 
 
-class Knobs(TypedDict, total=False):
-    """The fields of `SamplingConfig`."""
-
-    temperature: float
-    top_k: int
-    top_p: float
-    min_p: float
-    max_wait_seconds: float
-    max_note_seconds: float
-    release_after_seconds: float
-    time_temperature: float
-    pitch_temperature: float
-    velocity_temperature: float
-    key: str
-    key_strength: float
-    density: float
-    density_strength: float
-
-
-class ComposeOptions(Knobs, total=False):
-    """What `Pianist.compose` takes besides the prompt."""
-
-    seconds: float
-    seed: int | None
-    prompt_seconds: float | None
-    prompt_end_seconds: float | None
-    tracks: Sequence[int | str] | None
-    include_prompt: bool
-    end: bool
-
-
-class RedoOptions(Knobs, total=False):
-    """What `Pianist.redo` takes besides the piece and the part."""
-
-    candidates: int
-    seed: int | None
-    tracks: Sequence[int | str] | None
-
-
 # --- the pianist ---------------------------------------------------------------------------------
 
 
@@ -156,7 +117,7 @@ class Pianist:
         tracks: Sequence[int | str] | None = None,
         include_prompt: bool = True,
         end: bool = False,
-        **knobs: Unpack[Knobs],
+        **knobs: Any,
     ) -> Composition:
         """Continue `prompt`, or begin a new piece; nothing is computed before it is iterated.
 
@@ -238,7 +199,7 @@ class Pianist:
         piece: PieceLike,
         start_seconds: float,
         end_seconds: float,
-        **options: Unpack[RedoOptions],
+        **options: Any,
     ) -> Redone:
         """Compose a part of a piece anew: arguments and errors are those of `begin_redo`."""
         redoing = self.begin_redo(piece, start_seconds, end_seconds, **options)
@@ -255,7 +216,7 @@ class Pianist:
         candidates: int = 8,
         seed: int | None = None,
         tracks: Sequence[int | str] | None = None,
-        **knobs: Unpack[Knobs],
+        **knobs: Any,
     ) -> Redoing:
         """Compose a part of a piece anew, as it is iterated; what is around it stays as it is.
 
@@ -349,20 +310,16 @@ class Pianist:
         card = {names[key]: str(self.card[key]) for key in names if key in self.card}
         return {"music_gpt": __version__, **card, "engine": self._engine.name}
 
-    def stream(
-        self, prompt: PieceLike | None = None, **options: Unpack[ComposeOptions]
-    ) -> Iterator[ComposedNote]:
+    def stream(self, prompt: PieceLike | None = None, **options: Any) -> Iterator[ComposedNote]:
         """Continue `prompt`, note by note as they end; options are those of `compose`."""
         return self.compose(prompt, **options)
 
-    def continue_piece(
-        self, prompt: PieceLike | None = None, **options: Unpack[ComposeOptions]
-    ) -> PrettyMIDI:
+    def continue_piece(self, prompt: PieceLike | None = None, **options: Any) -> PrettyMIDI:
         """The kept prompt and its continuation; options are those of `compose`."""
         return self.variations(prompt, n=1, **options)[0]
 
     def variations(
-        self, prompt: PieceLike | None = None, *, n: int = 4, **options: Unpack[ComposeOptions]
+        self, prompt: PieceLike | None = None, *, n: int = 4, **options: Any
     ) -> list[PrettyMIDI]:
         """`n` continuations of one prompt; options are those of `compose`."""
         composition = self.compose(prompt, variations=n, **options)

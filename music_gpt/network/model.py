@@ -64,16 +64,6 @@ class KVCache:
         """Number of pieces side by side."""
         return self.keys.shape[1]
 
-    def reset(self) -> None:
-        """Forget everything."""
-        self.length = 0
-
-    def truncate(self, length: int) -> None:
-        """Forget all positions from `length` on."""
-        if not 0 <= length <= self.length:
-            raise ValueError(f"cannot truncate a cache of {self.length} positions to {length}")
-        self.length = length
-
     def expand(self, batch_size: int) -> KVCache:
         """A new cache of `batch_size` rows, each a copy of row 0."""
 
