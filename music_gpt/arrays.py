@@ -42,9 +42,9 @@ def read_array(data: bytes) -> npt.NDArray[Any]:
     try:
         np.lib.format.read_magic(file)
         shape, in_columns, dtype = np.lib.format.read_array_header_1_0(file)
-        order = "F" if in_columns else "C"
-        array: npt.NDArray[Any] = np.frombuffer(data, dtype, offset=file.tell())
-        return array.reshape(shape, order=order)
+        if in_columns and len(shape) > 1:
+            raise ValueError("its columns lie one after the other")
+        return np.frombuffer(data, dtype, offset=file.tell()).reshape(shape)
     except _DAMAGE as error:
         raise ValueError("these bytes are no array of numpy's") from error
 

@@ -15,6 +15,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -55,7 +56,7 @@ def is_folder(path: str | Path) -> bool:
     return os.path.isdir(path)
 
 
-def open_regular(path: str | Path, max_bytes: int) -> BinaryIO:
+def open_regular(path: str | Path, max_bytes: int) -> BufferedReader:
     """The file at `path`, open for reading; `OSError` unless it is a regular one of that size.
 
     Nothing else is opened: a pipe keeps its reader waiting, and a device may never end.
@@ -83,7 +84,9 @@ def _too_large(max_bytes: int) -> OSError:
 
 
 @contextmanager
-def opened(path: str | Path, max_bytes: int, give: str = "another file") -> Iterator[BinaryIO]:
+def opened(
+    path: str | Path, max_bytes: int, give: str = "another file"
+) -> Iterator[BufferedReader]:
     """The regular file at `path`, open for reading, of `max_bytes` at most.
 
     give: what to give instead, in the sentence of the `InputError` for a file that cannot be read.
