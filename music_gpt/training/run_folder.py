@@ -70,11 +70,6 @@ LOG_COLUMNS = tuple(column.name for column in fields(Measurement))
 _COUNTED = ("step", "tokens")
 _DECIMALS = {"minutes": 3, "learning_rate_factor": 4, "gradient_norm": 4, "tokens_per_second": 0}
 _MOST_DECIMALS = 6
-STATE_KEYS = {
-    *("model", "ema", "ema_updates", "optimizer", "step", "batches_done", "tokens", "seconds"),
-    *("best", "measured", "config", "tokens_sha256", "rng"),
-}
-"""What a resume point holds at least."""
 
 
 def require_new_run(run: Path) -> None:
