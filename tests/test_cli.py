@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -25,6 +26,7 @@ from music_gpt.network.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.tokens.corpus import Corpus
 
 ROOT = Path(__file__).parent.parent
+LONG = "a" * 5000
 VERBS = {
     "prepare": [
         "--midi",
@@ -56,7 +58,7 @@ VERBS = {
         "--preset {faithful,balanced,adventurous}",
     ],
     "redo": ["midi", "--from", "--to", "--out", "--candidates", "--seed", "--temperature"],
-    "originality": ["midi", "--tokens", "--index", "--tracks", "--json"],
+    "originality": ["midi", "--tokens", "--index", "--tracks", "--whole", "--json"],
     "render": ["midi", "--out", "--tracks"],
     "export": ["--checkpoint", "--format {hf,onnx,onnx-int8}", "--out", "--json"],
     "import": ["file", "--from {chapter14,music-transformer}", "--heads", "--out", "--json"],
@@ -144,32 +146,46 @@ def test_every_knob_is_explained_in_the_help(capsys: pytest.CaptureFixture[str])
     ("words", "sentence"),
     [
         (["sing"], "sing"),
-        (["render"], "required: midi, out; see"),
+        (["render"], "required: midi, --out; see"),
         (["render", "a.mid", "--out", "a.wav", "--loud"], "--loud"),
         (["train", "--out", "x"], "tokens"),
         (
             ["train", "--tokens", "t", "--out", "x", "--train.max_steps=many"],
             "Expected a whole number, but got many; see",
         ),
-        (["train", "--tokens", "t", "--out", "x", "--model.n_heads=7"], "n_heads is 7"),
-        (["train", "--tokens", "t", "--out", "x", "--optim.clip=0"], "clip is 0"),
+        (
+            ["train", "--tokens", "t", "--out", "x", "--model.n_heads=7"],
+            "--model.n_heads is 7, but it has to be a divisor of --model.d_model",
+        ),
+        (["train", "--tokens", "t", "--out", "x", "--optim.clip=0"], "--optim.clip is 0"),
         (["train", "--tokens", "t", "--out", "x", "--config", "none.yaml"], "none.yaml"),
         (["train", "--tokens", "t", "--out", "x", "--model.wheels=4"], "wheels"),
-        (["train", "--tokens", "t", "--out", "x", "--max-minutes=-1"], "max_minutes is -1"),
+        (["train", "--tokens", "t", "--out", "x", "--max-minutes=-1"], "--max-minutes is -1"),
         (["evaluate", "--tokens", "t", "--precision", "int3"], "precision"),
         (["generate", "--out", "a.wav"], "has to end in .mid"),
         (["generate", "--out", "a.mid", "--temperature=hot"], "temperature"),
         (["generate", "--out", "a.mid", "--checkpoint", "none"], "There is no checkpoint at none"),
         (["prepare", "--midi", "nowhere", "--out", "t"], "nowhere"),
-        (["prepare", "--midi", ".", "--out", "t", "--test=2"], "test is 2"),
+        (["prepare", "--midi", ".", "--out", "t", "--test=2"], "--test is 2"),
         (["render", "nowhere.mid", "--out", "a.wav"], "nowhere.mid"),
         (["app", "--auth", "nobody"], "NAME:PASSWORD"),
         (["app", "--port=99999"], "--port is 99999, but it has to be a whole number"),
         (["app", "--port=-1"], "--port is -1"),
-        (["render", "a.mid"], "required: out; see `music-gpt render --help`"),
-        (["render", "", "--out", "a.wav"], "an empty name was given"),
-        (["render", "a.mid", "--out", ""], "an empty name was given"),
-        (["generate", "--out", "a.mid", "--prompt", ""], "--prompt is empty; give a MIDI"),
+        (["render", "a.mid"], "required: --out; see `music-gpt render --help`"),
+        (
+            ["prepare", "--midi", ".", "--out", "t", "--test=0.5", "--validation=0.5"],
+            "--validation + --test is 1.0",
+        ),
+        (["generate", "--out", "a.mid", "--prompt-end=3"], "--prompt-end chooses a part of"),
+        (["generate", "--out", "a.mid", "--variations=99"], "--variations is 99, but it has"),
+        (["redo", "a.mid", "--out", "b.mid", "--from=1"], "required: --to; see"),
+        (["evaluate", "--tokens", LONG], "There is no tokens folder at aa"),
+        (["train", "--tokens", LONG, "--out", "x"], "There is no tokens folder at aa"),
+        (["train", "--tokens", "t", "--out", "x", "--config", LONG], "--config: "),
+        (["prepare", "--midi", LONG, "--out", "t"], "There is no folder aa"),
+        (["prepare", "--verify", "--out", LONG], "There is no tokens folder at aa"),
+        (["generate", "--out", LONG + ".mid"], "too long"),
+        (["import", LONG, "--from", "chapter14", "--out", "a.safetensors"], "too long"),
         (["generate", "--out", "a.mid", "--seconds=inf"], "number that is finite, but got inf"),
         (
             ["generate", "--out", "a.mid", "--prompt-seconds=nan"],
@@ -180,9 +196,9 @@ def test_every_knob_is_explained_in_the_help(capsys: pytest.CaptureFixture[str])
             "There is no checkpoint at aa",
         ),
         (["train", "--tokens", "t", "--out", "x", "--model", "5"], "no file '5' of settings"),
-        (["evaluate", "--tokens", "t", "--max-tokens=-1"], "max_tokens is -1"),
+        (["evaluate", "--tokens", "t", "--max-tokens=-1"], "--max-tokens is -1"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=lambda value: " ".join(value)[:80] if isinstance(value, list) else "",
 )
 def test_what_cannot_be_done_is_said_in_one_sentence(
     call: Any, words: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -190,6 +206,39 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
     monkeypatch.chdir(tmp_path)
     refused(call(*words), sentence)
     assert list(tmp_path.iterdir()) == []
+
+
+TEXTS = {
+    "prepare": ["--midi", "--out", "--litdata"],
+    "train": ["--tokens", "--out", "--init-from"],
+    "evaluate": ["--tokens", "--split", "--checkpoint", "--device"],
+    "generate": ["--prompt", "--out", "--checkpoint", "--again"],
+    "redo --from=1 --to=2": ["midi", "--out", "--checkpoint"],
+    "originality": ["midi", "--tokens", "--index"],
+    "render": ["midi", "--out"],
+    "export": ["--checkpoint", "--out"],
+    "import --from=chapter14": ["file", "--out"],
+    "app": ["--checkpoint", "--host", "--auth"],
+}
+
+
+@pytest.mark.parametrize(("verb", "flag"), [(v, flag) for v in TEXTS for flag in TEXTS[v]])
+def test_an_empty_name_is_refused_by_its_flag(call: Any, verb: str, flag: str) -> None:
+    words = {name: "" if name == flag else "x" for name in TEXTS[verb]}
+    typed = [f"{name}={word}" if name[0] == "-" else word for name, word in words.items()]
+    refused(call(*verb.split(), *typed), f"{flag} is empty; give a value")
+
+
+def test_a_system_that_refuses_a_long_name_is_a_sentence(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_long(_: Any) -> None:
+        raise OSError(errno.ENAMETOOLONG, "File name too long", LONG)
+
+    monkeypatch.setattr(verbs, "render", too_long)
+    said = call("render", "a.mid", "--out", "a.wav")
+    refused(said, "is too long; give a shorter one.")
+    assert len(said.err) < 300
 
 
 def test_a_fault_of_the_program_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,10 +322,10 @@ def test_prepare_says_what_to_do_next(call: Any, midi_folder: Path, tmp_path: Pa
 
 
 def test_prepare_verifies_what_lies_in_a_tokens_folder(call: Any, tokens: Path) -> None:
-    assert call("prepare", "--verify", "--out", tokens, "--json").json["files"] == 8
+    assert call("prepare", "--verify", "--out", tokens, "--json").json["files"] == 9
     said = call("prepare", "--verify", "--out", tokens)
     assert (said.code, said.out) == (0, "")
-    assert "all 8 files" in said.err
+    assert "all 9 files" in said.err
     shard = tokens / "train-00000.bin"
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-2] + b"\0\0")
@@ -383,6 +432,10 @@ def test_evaluate_compares_continuations_with_the_music(
     assert said.code == 130
     assert "what had been composed was compared" in said.err
     assert 8 <= json.loads(said.out)["samples"]["samples"] < 400
+    said = call(*words, "--json")  # the rounds are over: at once
+    assert said.code == 130
+    assert "too little had been composed to be compared" in said.err
+    assert json.loads(said.out)["nats_per_token"] > 0
 
 
 def test_originality_tells_where_a_piece_has_its_notes_from(
@@ -403,6 +456,40 @@ def test_originality_tells_where_a_piece_has_its_notes_from(
         call("originality", tmp_path / "own.mid", "--tokens", out, "--json").json["shared"] is None
     )
     refused(call("originality", midi_folder / name), "Give --tokens or --index")
+
+
+def test_originality_looks_at_what_was_composed(
+    call: Any, checkpoint: Path, midi_folder: Path, tmp_path: Path
+) -> None:
+    out, take, better = (tmp_path / name for name in ("tokens", "take.mid", "better.mid"))
+    call("prepare", "--midi", midi_folder, "--out", out, "--workers=1", "--validation=0")
+    prompt = midi_folder / Corpus.open(out).split("train").names[0]
+    assert call(*compose(checkpoint, take, "--seed=4", "--prompt", prompt)).code == 0
+    words = ["originality", take, "--tokens", out]
+    seam = read_piece(prompt).sounding_notes["end"].max() - read_piece(prompt).notes["start"].min()
+    told = call(*words).err
+    assert f"Only what was composed, from {seam:.1f} s on, is looked at; --whole takes" in told
+    assert "no 24 notes in a row" in told
+    assert call(*words, "--whole", "--json").json["shared"]["source"] == prompt.name
+    found = call(*words, "--json").json
+    assert found["shared"] is None
+    assert found["composed"] == {"from_seconds": pytest.approx(seam, abs=0.01), "to_seconds": None}
+    assert (
+        f"seconds of music, composed from {seam:.1f} s on."
+        in call("render", take, "--out", tmp_path / "a.wav").err
+    )
+    words = ["redo", prompt, "--from=4", "--to=6.5", "--seed=4", "--checkpoint", checkpoint]
+    assert call(*words, "--candidates=1", "--out", better).code == 0
+    told = call("originality", better, "--tokens", out).err
+    assert "Only what was composed, from 4.0 to 6.5 s, is looked at" in told
+
+
+def test_originality_refuses_what_is_no_training_music(
+    call: Any, midi_folder: Path, tmp_path: Path
+) -> None:
+    name = "piece-0.mid"
+    for flag in ("--tokens", "--index"):
+        refused(call("originality", midi_folder / name, flag, LONG), "There is no index")
     refused(call("originality", midi_folder / name, "--tokens", tmp_path), "music-gpt prepare")
 
 
@@ -419,6 +506,7 @@ def test_generate_continues_a_piece(
     assert result["files"] == [str(out)]
     assert result["seeds"] == [4]
     assert result["seconds"] >= 1
+    assert f"after {result['prompt_seconds']:.1f} of the prompt; " in call(*words[:-1]).err
     assert not result["interrupted"]
     notes = read_piece(out).notes
     assert len(notes) > 55  # the prompt is there, but for notes that meet
@@ -450,10 +538,10 @@ def test_generate_continues_from_a_point_of_the_piece(
     before = prompt.notes[prompt.notes["start"] < 2.99]
     assert read_piece(out).notes["pitch"][: len(before)].tolist() == before["pitch"].tolist()
     assert read_piece(out).seconds < 6
-    refused(call(*words, "--prompt-end=9999"), "but the prompt lasts")
-    refused(call(*words, "--prompt-end=-1"), "prompt_end_seconds is -1.0")
+    refused(call(*words, "--prompt-end=9999"), "--prompt-end is 9999, but the prompt lasts")
+    refused(call(*words, "--prompt-end=-1"), "--prompt-end is -1.0")
     refused(call(*words, "--prompt-end=soon"), "--prompt-end: Expected a num")
-    refused(call(*compose(checkpoint, out, "--prompt-end=3")), "give a prompt")
+    refused(call(*compose(checkpoint, out, "--prompt-end=3")), "give a prompt, or leave it out")
 
 
 def test_tracks_of_a_file_are_told_and_chosen(call: Any, checkpoint: Path, tmp_path: Path) -> None:
@@ -470,7 +558,7 @@ def test_tracks_of_a_file_are_told_and_chosen(call: Any, checkpoint: Path, tmp_p
     assert read_piece(out).notes["pitch"][0] == 90
     assert "Tracks used" not in call(*words, "--tracks", "0, Strings").err
     refused(call(*words, "--tracks", "7"), "Track '7' is not in the file; choose among 0 (Left")
-    refused(call(*sound, "--tracks", ""), "No track is chosen")
+    refused(call(*sound, "--tracks", ""), "No track is chosen; choose among 0 (Left hand), 1 (St")
     refused(call(*compose(checkpoint, out, "--tracks", "0")), "give a --prompt")
 
 
@@ -526,7 +614,7 @@ def test_a_preset_turns_the_knobs_and_flags_after_it_turn_them_again(
         assert read_recipe(out)["temperature"] == temperature
     words = compose(checkpoint, out, "--preset=wild")
     refused(call(*words), "--preset is 'wild', but it has to be one of faithful, balanced")
-    refused(call(*compose(checkpoint, out, "--key=H")), "key is 'H', but it has to be a key")
+    refused(call(*compose(checkpoint, out, "--key=H")), "--key is 'H', but it has to be a key")
 
 
 def test_redo_composes_a_part_anew(
@@ -545,24 +633,59 @@ def test_redo_composes_a_part_anew(
         assert kept(new)["start"].tolist() == kept(old)["start"].tolist()
     assert "the best of 3, seed" in call(*words, "--from=4", "--to=6.5").err
     refused(call(*words, "--from=4", "--to=2"), "The part from 4 to 2 seconds is not in the piece")
-    refused(call(*words, "--from=4"), "required: to")
+    refused(call(*words, "--from=4"), "required: --to")
     refused(call("generate", "--again", out, "--out", out), "holds a part that was redone")
 
 
-def test_ctrl_c_keeps_the_music_so_far(
-    call: Any, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Send this signal when the fourth note is asked for."""
     step, calls = Composition.__next__, []
 
     def interrupted(self: Composition) -> Any:
         calls.append(1)
         if len(calls) == 4:
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), number)
         return step(self)
 
     monkeypatch.setattr(Composition, "__next__", interrupted)
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_what_ends_redo_or_render_leaves_nothing_and_says_so(
+    call: Any,
+    checkpoint: Path,
+    midi_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    code: int,
+) -> None:
+    piece, told = midi_folder / "piece-0.mid", "music-gpt: Interrupted; nothing was written."
+    interrupt(monkeypatch, number)
+    words = ["redo", piece, "--from=4", "--to=9", "--checkpoint", checkpoint]
+    said = call(*words, "--out", tmp_path / "out.mid")
+    assert (said.code, said.out, said.err.splitlines()[-1]) == (code, "", told)
+    monkeypatch.setattr(audio, "_mix", lambda *_: os.kill(os.getpid(), number))
+    said = call("render", piece, "--out", tmp_path / "a.wav")
+    assert (said.code, said.out, said.err.splitlines()[-1]) == (code, "", told)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_what_ends_generate_keeps_the_music_so_far(
+    call: Any,
+    checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    code: int,
+) -> None:
+    interrupt(monkeypatch, number)
     said = call(*compose(checkpoint, tmp_path / "out.mid", "--seed=1", "--seconds=60", "--json"))
-    assert said.code == 130
+    assert said.code == code
     assert json.loads(said.out)["interrupted"]
     assert "what had been composed was written" in said.err
     assert len(read_piece(tmp_path / "out.mid").notes) >= 3
@@ -574,8 +697,8 @@ def test_generate_refuses_what_it_cannot_use(
     out = tmp_path / "out.mid"
     broken = midi_folder / "broken.mid"
     refused(call(*compose(checkpoint, out, "--prompt", broken)), "This is not a MIDI file")
-    refused(call(*compose(checkpoint, out, "--seconds=0")), "seconds is 0")
-    refused(call(*compose(checkpoint, out, "--top-p=2")), "top_p is 2")
+    refused(call(*compose(checkpoint, out, "--seconds=0")), "--seconds is 0")
+    refused(call(*compose(checkpoint, out, "--top-p=2")), "--top-p is 2")
     (tmp_path / "folder.mid").mkdir()
     refused(call(*compose(checkpoint, tmp_path / "folder.mid")), "it is a folder; give the name")
     (tmp_path / "file").write_text("")
@@ -595,6 +718,10 @@ def test_where_nothing_can_be_written_nothing_is_composed(
     monkeypatch.setattr(Composition, "__next__", lambda _: pytest.fail("a note was composed"))
     long = tmp_path / f"{'a' * 251}.mid"
     refused(call(*compose(checkpoint, long, "--variations=2")), "the name is too long")
+    (tmp_path / "out-1.mid").mkdir()
+    said = call(*compose(checkpoint, tmp_path / "out.mid", "--variations=2"))
+    refused(said, "out-1.mid cannot be written: it is a folder")
+    (tmp_path / "out-1.mid").rmdir()
     monkeypatch.setattr(Path, "write_bytes", read_only)
     refused(call(*compose(checkpoint, tmp_path / "x.mid")), "is read-only; choose another folder")
     assert list(tmp_path.iterdir()) == []
