@@ -14,7 +14,7 @@ PACKAGE = ROOT / "music_gpt"
 
 READING_ORDER = [
     *("errors", "process", "arrays", "files", "folders", "checking", "keys"),
-    *("config.model", "config.training", "config.preparing", "config.sampling", "config.page"),
+    *("config.model", "config.training", "config.preparing", "config.sampling"),
     *("settings", "hashing", "notes"),
     *("report.html", "report.drawing"),
     *("midi.files", "midi.mending", "midi.timing", "midi.piece"),

@@ -24,13 +24,13 @@ from midi_bytes import events_of, file, meta, program
 from music_gpt.cli.composing import add_generate
 from music_gpt.composing.pianist import MAX_GIVEN_SEED, Pianist
 from music_gpt.config.model import ModelConfig
-from music_gpt.config.page import PageConfig
 from music_gpt.config.sampling import SAMPLING_PRESETS
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import make_notes, piece_from_notes, read_piece, write_midi
 from music_gpt.network.model import GPT
 from music_gpt.tokens.events import encode_notes
 from music_gpt.tokens.originality import INDEX_FILE, IndexWriter
+from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
 from music_gpt.ui.desk import NOTHING, Desk
 from music_gpt.ui.form import CALL, FORM, PRESET_MOVES, SLIDERS, preset_values, read_wish
@@ -633,7 +633,7 @@ def test_all_takes_are_taken_away_in_one_archive(monkeypatch: pytest.MonkeyPatch
     assert piece.n_notes == len(visit.takes[1].notes)
     told: list[str] = []
     monkeypatch.setattr(gr, "Info", told.append)
-    monkeypatch.setattr("music_gpt.ui.saving.PAGE", replace(PageConfig(), max_sound_seconds=20.0))
+    monkeypatch.setattr(bounds, "MAX_SOUND_SECONDS", 20.0)
     assert names_in(desk.save(".zip", visit, FIRST)) == [f"{stem}.mid" for stem in stems]
     assert "holds them as MIDI only" in told[0]
 
@@ -663,7 +663,7 @@ def test_the_page_is_for_this_machine_unless_told_otherwise() -> None:
     options = launch_options()
     assert options["server_name"] == "127.0.0.1"
     assert options["share"] is False
-    assert options["max_file_size"] == PageConfig().max_file_bytes
+    assert options["max_file_size"] == bounds.MAX_FILE_BYTES
 
 
 def test_nothing_that_the_page_is_made_of_comes_from_elsewhere() -> None:

@@ -21,9 +21,10 @@ from music_gpt.composing.pianist import Pianist
 from music_gpt.config.preparing import MidiLimits
 from music_gpt.errors import InputError
 from music_gpt.midi import piece as midi
+from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
 from music_gpt.ui.door import sentence
-from music_gpt.ui.form import CALL, FORM, PAGE, read_call, read_wish
+from music_gpt.ui.form import CALL, FORM, read_call, read_wish
 from music_gpt.ui.newness import Newness
 from music_gpt.ui.pianoroll import Selection, read_selection
 from music_gpt.ui.saving import KINDS, write_all, write_sound, write_take
@@ -33,7 +34,7 @@ from music_gpt.ui.visit import RollValue, Visit, Wish
 
 PROMPTS = Path(__file__).parent.parent / "prompts"
 NOTHING = "nothing"
-LIMITS = MidiLimits(max_bytes=PAGE.max_file_bytes, max_notes=PAGE.max_notes, max_seconds=7200.0)
+LIMITS = MidiLimits(max_bytes=bounds.MAX_FILE_BYTES, max_notes=bounds.MAX_NOTES, max_seconds=7200.0)
 Steps = Generator[RollValue, None, None]
 """What the roll shows while music is composed."""
 
@@ -123,7 +124,7 @@ class Desk:
         """The same for a marked part of what is shown, which is composed anew."""
 
         def steps(wish: Wish, part: Selection) -> Steps:
-            candidates = whole("candidates", part.candidates, 1, PAGE.max_variations)
+            candidates = whole("candidates", part.candidates, 1, bounds.MAX_VARIATIONS)
             wish = replace(wish, variations=candidates)
             take, stretch = None if part.of_prompt else part.take, (part.start, part.end)
             return visits.redo(visit, self._pianist, wish, take, stretch)

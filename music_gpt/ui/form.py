@@ -13,11 +13,11 @@ import gradio as gr
 
 from music_gpt.checking import choice, number, require, whole
 from music_gpt.composing.pianist import MAX_GIVEN_SEED
-from music_gpt.config.page import PageConfig
 from music_gpt.config.sampling import SAMPLING_PRESETS, SamplingConfig
+from music_gpt.ui import bounds
 from music_gpt.ui.visit import Wish
 
-PAGE, USUAL = PageConfig(), SamplingConfig()
+USUAL = SamplingConfig()
 SEED_DIGITS = len(str(MAX_GIVEN_SEED))
 TONICS = ("C", "C#", "D", "Eb", "E", "F", "F#", "G", "Ab", "A", "Bb", "B")
 KEYS = [("Any", ""), *((f"{t} {m}", f"{t} {m}") for m in ("major", "minor") for t in TONICS)]
@@ -36,8 +36,8 @@ class Slider:
 
 
 SLIDERS = {
-    "seconds": Slider(PAGE.min_seconds, PAGE.max_seconds, 30, 5, "Length in seconds"),
-    "variations": Slider(1, PAGE.max_variations, 1, 1, "Variations"),
+    "seconds": Slider(bounds.MIN_SECONDS, bounds.MAX_SECONDS, 30, 5, "Length in seconds"),
+    "variations": Slider(1, bounds.MAX_VARIATIONS, 1, 1, "Variations"),
     "density": Slider(
         0, 20, USUAL.density, 0.5, "Notes per second", "Aimed at, softly; 0 for as many as come."
     ),
@@ -125,8 +125,8 @@ def read_wish(values: Mapping[str, Any]) -> Wish:
         knobs["top_k"] = as_whole(knobs["top_k"])
     seconds, variations = (values.get(n, getattr(Wish, n)) for n in ("seconds", "variations"))
     return Wish(
-        number("seconds", seconds, PAGE.min_seconds, PAGE.max_seconds),
-        whole("variations", as_whole(variations), 1, PAGE.max_variations),
+        number("seconds", seconds, bounds.MIN_SECONDS, bounds.MAX_SECONDS),
+        whole("variations", as_whole(variations), 1, bounds.MAX_VARIATIONS),
         read_seed(values.get("seed")),
         values.get("end") is True,
         SamplingConfig(**knobs),

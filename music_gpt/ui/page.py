@@ -24,13 +24,13 @@ from gradio.components.api_component import Api
 from music_gpt.composing.pianist import Pianist
 from music_gpt.config.sampling import SAMPLING_PRESETS
 from music_gpt.errors import InputError
+from music_gpt.ui import bounds
 from music_gpt.ui.desk import NOTHING, Desk
 from music_gpt.ui.door import GuardedBlocks
 from music_gpt.ui.form import (
     ADVANCED,
     CALL,
     FORM,
-    PAGE,
     PRESET_MOVES,
     SIMPLE,
     make_field,
@@ -46,7 +46,7 @@ PATIENCE_SECONDS = 1
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 ONE_SOUND: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "sound"}
 """Sound files are made one at a time, so that the bound on their bytes holds."""
-COMPOSERS: dict[str, Any] = {"concurrency_limit": PAGE.composers, "concurrency_id": "pianist"}
+COMPOSERS: dict[str, Any] = {"concurrency_limit": bounds.COMPOSERS, "concurrency_id": "pianist"}
 FILE_FIELD = "#midi-file input[type=file]"
 
 ROLL = 'document.querySelector("#roll .mg-roll").musicGptRoll'
@@ -105,7 +105,7 @@ def build_page(pianist: Pianist) -> gr.Blocks:
         wire_composing(desk, widgets, wish)
         wire_saving(desk, widgets)
         add_endpoints(desk)
-    page.queue(max_size=PAGE.line, default_concurrency_limit=4)
+    page.queue(max_size=bounds.LINE, default_concurrency_limit=4)
     return page
 
 
@@ -293,7 +293,7 @@ def launch_options(
         "share": share,
         "auth": auth,
         "quiet": True,
-        "max_file_size": PAGE.max_file_bytes,
+        "max_file_size": bounds.MAX_FILE_BYTES,
         "allowed_paths": [str(BANK.resolve())],
         "favicon_path": str(HERE / "icon.svg"),
         "theme": theme(),

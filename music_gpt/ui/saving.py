@@ -7,15 +7,14 @@ from pathlib import Path
 
 from music_gpt import audio
 from music_gpt.composing.provenance import settings_text
-from music_gpt.config.page import PageConfig
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import midi_bytes
 from music_gpt.notes import Notes
+from music_gpt.ui import bounds
 from music_gpt.ui.shelf import Shelf
 from music_gpt.ui.visit import Take, Visit, file_stem, length, plain_name
 
-PAGE = PageConfig()
-SOUND_BYTES = int((PAGE.max_sound_seconds + 60) * audio.SAMPLE_RATE * 4)
+SOUND_BYTES = int((bounds.MAX_SOUND_SECONDS + 60) * audio.SAMPLE_RATE * 4)
 """The largest sound file: two channels of 16 bits, and some seconds for the last tone."""
 
 KINDS = {"MIDI": ".mid", "WAV": ".wav", "FLAC": ".flac", "MP3": ".mp3", "All takes": ".zip"}
@@ -42,7 +41,7 @@ def write_all(shelf: Shelf, visit: Visit) -> tuple[Path, list[str]]:
     With it come sentences on what is not in there.
     """
     seconds = sum(length(take.notes) for take in visit.takes)
-    with_sound = seconds <= PAGE.max_sound_seconds
+    with_sound = seconds <= bounds.MAX_SOUND_SECONDS
     path = shelf.path(
         f"{plain_name(visit.name)}-{len(visit.takes)}-takes.zip", room=2 * SOUND_BYTES
     )
@@ -54,17 +53,17 @@ def write_all(shelf: Shelf, visit: Visit) -> tuple[Path, list[str]]:
                 audio.write_audio(take.notes, sound)
                 archive.write(sound, f"{stem(visit, take)}.flac")
                 sound.unlink()
-    told = ONLY_MIDI.format(minutes=seconds / 60, most=PAGE.max_sound_seconds / 60)
+    told = ONLY_MIDI.format(minutes=seconds / 60, most=bounds.MAX_SOUND_SECONDS / 60)
     return path, [] if with_sound else [told]
 
 
 def write_sound(shelf: Shelf, notes: Notes, name: str) -> Path:
     """Notes as a sound file called `name`; raises `InputError` where they last too long."""
     seconds = length(notes)
-    if seconds > PAGE.max_sound_seconds:
+    if seconds > bounds.MAX_SOUND_SECONDS:
         raise InputError(
             f"This music lasts {seconds / 60:.1f} minutes, but the page makes sound of up to "
-            f"{PAGE.max_sound_seconds / 60:g}; take a shorter part, or turn the MIDI file into "
+            f"{bounds.MAX_SOUND_SECONDS / 60:g}; take a shorter part, or turn the MIDI file into "
             "sound with `music-gpt render`."
         )
     path = shelf.path(name, room=SOUND_BYTES)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import gradio as gr
 
-from music_gpt.config.page import PageConfig
+from music_gpt.ui import bounds
 
 PREFIX = "music-gpt-"
 KEPT_SECONDS = 3600.0
@@ -29,10 +29,10 @@ class Shelf:
     """A folder for files that are about to be handed out, each in a folder of its own.
 
     It is removed when the program ends; shelves that killed programs left go when a new one is
-    made. All files together stay below `PageConfig.max_shelf_bytes`: the oldest go first.
+    made. All files together stay below `max_bytes`: the oldest go first.
     """
 
-    def __init__(self, max_bytes: int = PageConfig.max_shelf_bytes) -> None:
+    def __init__(self, max_bytes: int = bounds.MAX_SHELF_BYTES) -> None:
         self._max_bytes = max_bytes
         clear_stale_shelves(Path(tempfile.gettempdir()))
         self.folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))

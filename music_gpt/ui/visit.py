@@ -20,10 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from music_gpt.composing.pianist import DEFAULT_SEED_LIMIT
-from music_gpt.config.page import PageConfig
 from music_gpt.config.sampling import SamplingConfig
 from music_gpt.midi.piece import piece_from_notes
 from music_gpt.notes import NOTE_DTYPE, Notes
+from music_gpt.ui import bounds
 
 if TYPE_CHECKING:
     from music_gpt.composing.composition import Composition
@@ -99,7 +99,7 @@ class Visit:
         self.turn += 1
         seconds = 0.0 if prompt is None else prompt.seconds
         notes = silence() if prompt is None else prompt.sounding_notes
-        reach = PageConfig().default_prompt_seconds
+        reach = bounds.DEFAULT_PROMPT_SECONDS
         self.roll = {
             "version": fresh_version(),
             "state": "prompt" if len(notes) else "empty",
