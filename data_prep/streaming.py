@@ -11,6 +11,7 @@ For a corpus that is larger than the disk of the machine that trains. Needs the 
 from __future__ import annotations
 
 import functools
+import importlib.util
 import shutil
 from pathlib import Path
 
@@ -36,17 +37,9 @@ def write_for_streaming(
     """
     tokens, out = Path(tokens), Path(out)
     corpus = Corpus.open(tokens)
-    with plain_errors(out):
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise InputError(
-                f"{out} exists and is not an empty folder; choose a new one for LitData."
-            )
-    try:
-        from litdata import optimize  # a second, and it is not always there
-    except ImportError:
-        raise InputError(
-            "LitData is not installed; run `pip install 'music_gpt[litdata]'` first."
-        ) from None
+    require_streaming(out)
+    from litdata import optimize
+
     pieces = {name: len(corpus.split(name)) for name in corpus.splits}
     for name, n_pieces in pieces.items():
         optimize(
@@ -62,6 +55,18 @@ def write_for_streaming(
     for name in (CARD, TOKENIZER, PIECES):
         shutil.copyfile(tokens / name, out / name)
     return pieces
+
+
+def require_streaming(out: str | Path) -> None:
+    """Raise `InputError` unless LitData is installed and `out` is a folder that is new or empty."""
+    out = Path(out)
+    with plain_errors(out):
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise InputError(
+                f"{out} exists and is not an empty folder; choose a new one for LitData."
+            )
+    if importlib.util.find_spec("litdata") is None:
+        raise InputError("LitData is not installed; run `pip install 'music_gpt[litdata]'` first.")
 
 
 @functools.lru_cache(maxsize=1)

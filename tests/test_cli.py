@@ -339,6 +339,31 @@ def test_prepare_without_a_folder_of_midi_files_says_what_is_missing(
     refused(call("prepare", "--out", tmp_path / "tokens"), "--midi is missing")
 
 
+def test_prepare_looks_at_once_at_where_its_stream_would_go(
+    call: Any, midi_folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "stream").mkdir()
+    (tmp_path / "stream" / "mine").touch()
+    words = ["prepare", "--midi", midi_folder, "--out", tmp_path / "tokens"]
+    refused(call(*words, "--litdata", tmp_path / "stream"), "is not an empty folder")
+    assert not (tmp_path / "tokens").exists()
+
+
+def test_export_and_import_look_at_all_places_before_they_write(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from music_gpt.network import foreign, onnx_graph
+
+    (tmp_path / "x.onnx").mkdir()
+    monkeypatch.setattr(onnx_graph, "onnx_bytes", lambda *_, **__: pytest.fail("it was made"))
+    words = ["export", "--format=onnx", "--out", tmp_path / "x.onnx"]
+    refused(call(*words), "it is a folder")
+    (tmp_path / "x.safetensors").mkdir()
+    monkeypatch.setattr(foreign, "import_weights", lambda *_: pytest.fail("it was read"))
+    words = ["import", "a.pth", "--from=chapter14", "--out", tmp_path / "x.safetensors"]
+    refused(call(*words), "it is a folder")
+
+
 def small_run(tokens: Path, out: Path) -> list[object]:
     flags = [f"--model.{k}={json.dumps(v).strip(chr(34))}" for k, v in _model().items()]
     return ["train", "--tokens", tokens, "--out", out, *flags, "--train.device=cpu"]

@@ -128,9 +128,10 @@ def test_the_line_tells_the_last_validation_and_the_time_that_is_left(
     watch.close()
     first, second = capsys.readouterr().err.split("\r")[-3:-1]
     assert (
-        "| 01:00 · step 20 · loss 3.000 · validation 2.500 · 1,234 tokens/s · 3 min left" in first
+        "| 01:00 · step 20 · loss 3.000 · validation 2.500 at step 20 · 1,234 tokens/s · 3 min left"
+        in first
     )
-    assert "loss 2.000 · validation 2.500 · 99 tokens/s · 31% MFU · 2 min left" in second
+    assert "loss 2.000 · validation 2.500 at step 20 · 99 tokens/s · 31% MFU · 2 min left" in second
 
 
 BARE = """

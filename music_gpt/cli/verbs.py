@@ -171,12 +171,14 @@ def _add_app() -> Verb:
 def prepare(args: Namespace) -> None:
     """Turn a folder of MIDI files into a tokens folder."""
     from data_prep.prepare import prepare as run
-    from data_prep.streaming import write_for_streaming
+    from data_prep.streaming import require_streaming, write_for_streaming
     from music_gpt.tokens.corpus import Corpus
 
     result, said = dict[str, Any](), []
     if args.midi is None and not (args.verify or args.litdata):
         raise InputError("--midi is missing; give the folder of MIDI files to prepare.")
+    if args.litdata:
+        require_streaming(args.litdata)  # before the folder is read
     if args.midi is not None:
         result |= run(args.midi, args.out, from_flags(PrepareConfig, args), progress=True)
         said.append(_prepared(result, args.out))

@@ -23,7 +23,7 @@ import torch
 
 from music_gpt.config.sampling import ENGINES
 from music_gpt.errors import InputError
-from music_gpt.files import as_path, plain_errors, whole_file
+from music_gpt.files import as_path, plain_errors, require_writable, whole_file
 from music_gpt.generation.decoding import (
     Engine,
     TorchEngine,
@@ -138,7 +138,9 @@ def export_onnx(model: GPT, name: str, path: str | Path) -> None:
     path = as_path(path)
     if path.suffix != ".onnx":
         raise InputError(f"--out is {str(path)!r}, but it has to end in .onnx.")
-    _write(path, graph_maker(model, name).onnx_bytes(model, int8=name == "onnx-int8"))
+    graph = graph_maker(model, name)
+    require_writable(path)  # before the graph is made
+    _write(path, graph.onnx_bytes(model, int8=name == "onnx-int8"))
 
 
 def _keep(path: Path, content: bytes) -> None:

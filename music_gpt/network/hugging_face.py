@@ -17,7 +17,7 @@ from torch import Tensor
 
 from music_gpt.config.model import N_EVENTS, ModelConfig
 from music_gpt.errors import InputError
-from music_gpt.files import as_path, plain_errors, whole_file
+from music_gpt.files import as_path, require_writable, whole_file
 from music_gpt.folders import EXPORT, EXPORT_CARD, require_room
 from music_gpt.network.model import GPT, NORM_EPS, ROPE_BASE
 from music_gpt.tokens.corpus import tokenizer_text
@@ -87,8 +87,8 @@ def export_for_transformers(model: GPT, card: Mapping[str, Any], folder: str | P
         files["miditok.json"] = tokenizer_text().encode()
     folder = as_path(folder)
     require_room(folder, EXPORT, _OURS)
-    with plain_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    for name in files:  # all, before the first is written
+        require_writable(folder / name)
     for name, content in files.items():
         with whole_file(folder / name) as beside:
             beside.write_bytes(content)

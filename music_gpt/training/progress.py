@@ -55,7 +55,7 @@ class Watch:
         self, run: Path, about: Mapping[str, Any], *, first_step: int, tensorboard: bool
     ) -> None:
         self.run, self.about = run, about
-        self._validation = math.nan
+        self._validation = ""
         self._missed: set[str] = set()
         self._bar = tqdm(total=100, unit="%", file=sys.stderr, bar_format=BAR_FORMAT)
         self._events: SummaryWriter | None = None
@@ -72,7 +72,8 @@ class Watch:
         append_row(self.run, row)
         self._with_events(lambda events: _add_points(events, row))
         if not math.isnan(row.validation_nats_per_token):
-            self._validation = row.validation_nats_per_token
+            nats = row.validation_nats_per_token
+            self._validation = f"validation {nats:.3f} at step {row.step:,}"
         self._bar.n = min(100.0, 100.0 * progress)
         self._bar.set_description_str(_line(row, self._validation, progress), refresh=True)
 
@@ -137,13 +138,12 @@ def _add_points(events: SummaryWriter, row: Measurement) -> None:
             events.add_scalar(tag, value, row.step)
 
 
-def _line(row: Measurement, validation: float, progress: float) -> str:
+def _line(row: Measurement, validation: str, progress: float) -> str:
     """What stands behind the bar: the time so far, the newest figures, the minutes left."""
     # not tqdm's own clock: a sleep of the machine is no training
     clock = tqdm.format_interval(60 * row.minutes)
     parts = [clock, f"step {row.step:,}", f"loss {row.train_nats_per_token:.3f}"]
-    if not math.isnan(validation):
-        parts.append(f"validation {validation:.3f}")
+    parts += [validation] if validation else []  # it may be of an earlier step, which it tells
     parts.append(f"{row.tokens_per_second:,.0f} tokens/s")
     if not math.isnan(row.mfu):
         parts.append(f"{row.mfu:.0%} MFU")
