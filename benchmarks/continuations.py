@@ -2,13 +2,16 @@
 
     python benchmarks/continuations.py TOKENS [--n 1000] [--seconds 30] [--out FOLDER]
     python benchmarks/continuations.py --midi FOLDER ...
+    python benchmarks/continuations.py TOKENS --n 8 --minutes 10 --long 12
 
 Prompts are random places of a split, four takes each, on one thread. Each take is written as MIDI
 and read again by mido, which shares nothing with the writer: every note-on has to have its note-off
 before the pitch is struck again. Events are held against the tokenizer's rules. A loop is a stretch
 that says again, exactly, what stands right before it: at least 128 events, or 32 pitches whatever
-their times; the same is looked for in real music of equal length. Last, four takes of ten minutes
-are composed, and their last minute compared with their first, beside real pieces that are as long.
+their times. A take is stuck where for 8 seconds nine of ten pitches are those of a figure of up to
+16 that goes round. Both are looked for in real music of equal length, too. Last, --long takes of
+--minutes are composed, and their last minute compared with their first, beside real pieces that are
+as long.
 
 With --out the same command goes on where it was stopped.
 """
@@ -17,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics as numbers
 import sys
 import tempfile
 import time
@@ -31,6 +33,7 @@ import numpy.typing as npt
 
 import music_gpt
 from data_prep.prepare import prepare
+from music_gpt.arrays import Floats
 from music_gpt.composing.composition import Composition
 from music_gpt.composing.pianist import Pianist
 from music_gpt.config.preparing import PrepareConfig
@@ -41,23 +44,24 @@ from music_gpt.metrics.continuations import (
     CLOSE_SECONDS,
     TAKES,
     Passage,
-    new_music,
     passages,
     report,
 )
-from music_gpt.metrics.statistics import drift, means, statistics
+from music_gpt.metrics.statistics import statistics
 from music_gpt.midi.piece import cut_notes, read_piece
-from music_gpt.notes import Notes
+from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.tokens.corpus import Corpus, Split
 from music_gpt.tokens.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, decode_ids, encode_notes
 from music_gpt.tokens.originality import OriginalityIndex
 from music_gpt.tokens.tokenizer import count_errors
 
 LOOP_EVENTS, LOOP_PITCHES, LONGEST_PERIOD = 128, 32, 512
+STUCK_SECONDS, STUCK_SHARE, LONGEST_FIGURE, FEWEST_REPEATED = 8.0, 0.9, 16, 5
 MINUTE = 60.0
 GOAL = 0.05
 """Share by which the last minute of a long piece may differ from its first."""
 Ids = npt.NDArray[np.integer]
+_NOTHING = np.zeros(0, NOTE_DTYPE)
 
 
 # --- one take -------------------------------------------------------------------------------------
@@ -120,10 +124,33 @@ def loops(row: Ids, shortest: int) -> bool:
     return False
 
 
-def facts(
-    composition: Composition, take: int, events: list[int], seconds: float, file: Path
-) -> dict[str, Any]:
-    """What is kept of one take; loops are those of its first `seconds`."""
+def stuck(notes: Notes) -> bool:
+    """Whether a figure goes round for `STUCK_SECONDS`, three times, but for a note here and there.
+
+    A trill and one bass note a second are such figures, and so are two chords in turn.
+    """
+    pitch, start = notes["pitch"], notes["start"]
+    for period in range(1, min(LONGEST_FIGURE, len(pitch) - 1) + 1):
+        again = np.concatenate([[0], np.cumsum(pitch[period:] == pitch[:-period])])
+        at = start[period:]
+        first = np.searchsorted(at, at - STUCK_SECONDS, side="right") - 1  # it began before that
+        whole = np.flatnonzero(first >= 0)
+        n_notes, n_again = whole - first[whole], again[whole + 1] - again[first[whole] + 1]
+        if (
+            (n_again >= STUCK_SHARE * n_notes) & (n_notes >= max(2 * period, FEWEST_REPEATED))
+        ).any():
+            return True
+    return False
+
+
+def looping(notes: Notes) -> list[bool]:
+    """Whether there is a loop of events, one of pitches, and whether the music is stuck."""
+    of_events = loops(encode_notes(notes), LOOP_EVENTS)
+    return [of_events, loops(notes["pitch"], LOOP_PITCHES), stuck(notes)]
+
+
+def facts(composition: Composition, take: int, events: list[int], file: Path) -> dict[str, Any]:
+    """What is kept of one take."""
     composition.write(file, take)
     given = float(composition.notes(take)["end"].max()) - composition.seam_seconds
     return {
@@ -133,27 +160,22 @@ def facts(
         "grammar_errors": grammar_errors(composition, events),
         "hanging_notes": hanging_notes(file),
         "events": len(events),
-        "looping": looping(new_music(composition, take, seconds)),
     }
-
-
-def looping(notes: Notes) -> list[bool]:
-    """Whether there is a loop of events, and one of pitches."""
-    return [loops(encode_notes(notes), LOOP_EVENTS), loops(notes["pitch"], LOOP_PITCHES)]
 
 
 # --- all takes ------------------------------------------------------------------------------------
 
 
 def all_takes(
-    pianist: Pianist, places: list[Passage], args: argparse.Namespace, out: Path
+    pianist: Pianist, places: list[Passage], seconds: float, split: str, out: Path
 ) -> list[dict[str, Any]]:
     """The facts of all takes; those that lie in `out` are not composed again."""
+    out.mkdir(parents=True, exist_ok=True)
     log = out / "continuations.jsonl"
     names = ("checkpoint_sha256", "engine", "temperature", "min_p")
     settings = pianist.compose().settings()  # nothing is composed yet
     asked = {name: settings[name] for name in names}
-    asked |= {"seconds": args.seconds, "split": args.split}
+    asked |= {"seconds": seconds, "split": split}
     lines = log.read_text().splitlines() if log.exists() else []
     if lines and json.loads(lines[0]) != asked:
         sys.exit(f"{out} holds continuations of other settings; choose another --out.")
@@ -164,22 +186,28 @@ def all_takes(
     for number, place in enumerate(todo, start=1):
         first = len(done) * TAKES
         composition = pianist.compose(
-            place.prompt, seconds=args.seconds + CLOSE_SECONDS, seed=first, variations=TAKES
+            place.prompt, seconds=seconds + CLOSE_SECONDS, seed=first, variations=TAKES
         )
         events = compose(composition)
         files = [out / f"{first + take:05d}.mid" for take in range(TAKES)]
-        done.append(
-            [facts(composition, t, events[t], args.seconds, files[t]) for t in range(TAKES)]
-        )
+        done.append([facts(composition, t, events[t], files[t]) for t in range(TAKES)])
         with log.open("a") as file:
             file.write(json.dumps(done[-1]) + "\n")
         left = (time.monotonic() - began) / number * (len(todo) - number)
         print(f"{len(done) * TAKES} takes, {left / 60:.1f} minutes left", file=sys.stderr)
-    return [take for takes in done for take in takes][: args.n]
+    return [take for takes in done for take in takes]
 
 
-def show_form(takes: list[dict[str, Any]], real: list[Passage], asked: float) -> None:
+def composed_music(takes: list[dict[str, Any]], seconds: float, out: Path) -> list[Notes]:
+    """The first `seconds` of the new music in the files of takes."""
+    return [cut_notes(_struck_after(out / t["file"], t["seam"]), 0, seconds) for t in takes]
+
+
+def show_form(
+    takes: list[dict[str, Any]], composed: list[Notes], real: list[Passage], seconds: float
+) -> None:
     """Grammar, hanging notes, lengths and loops."""
+    asked = seconds + CLOSE_SECONDS
     off = max(abs(take["seconds"] - asked) for take in takes)
     n_events = sum(take["events"] for take in takes)
     print(
@@ -189,52 +217,76 @@ def show_form(takes: list[dict[str, Any]], real: list[Passage], asked: float) ->
         f"hanging or doubled notes {sum(t['hanging_notes'] for t in takes)} in {len(takes)} files"
     )
     print(f"seconds given            {asked:g} asked, at most {off:.2f} s more or less")
-    of_real = [looping(place.real) for place in real]
-    for i, what in enumerate(("loops of events", "loops of pitches")):
-        mine = numbers.mean(take["looping"][i] for take in takes)
-        theirs = numbers.mean(found[i] for found in of_real)
-        print(f"{what:24} {mine:.1%} of the continuations, {theirs:.1%} of real passages")
+    mine = np.array([looping(notes) for notes in composed])
+    theirs = np.array([looping(place.real) for place in real])
+    for i, what in enumerate(("loops of events", "loops of pitches", "stuck")):
+        print(
+            f"{what:24} {mine[:, i].mean():.1%} of the continuations, "
+            f"{theirs[:, i].mean():.1%} of real passages"
+        )
 
 
-def show_drift(
-    pianist: Pianist, prompt: Passage, corpus: Corpus, seconds: float, out: Path
-) -> None:
-    """The last minute of long pieces against their first, composed and real."""
-    composition = pianist.compose(prompt.prompt, seconds=seconds, seed=0, variations=TAKES)
-    events = compose(composition)
-    errors = sum(grammar_errors(composition, take) for take in events)
-    for take in range(TAKES):
-        composition.write(out / f"long-{take}.mid", take)
-    composed = [new_music(composition, take, seconds) for take in range(TAKES)]
-    mine = [changes(notes, seconds) for notes in composed]
-    theirs = [
-        changes(cut_notes(decode_ids(split.piece(i)), 0, seconds), seconds)
+def show_drift(composed: list[Notes], corpus: Corpus, seconds: float) -> None:
+    """The last minute of long pieces against their first, composed and real.
+
+    The change is that of the mean over all takes; |median| is the size of the change in one.
+    """
+    real = [
+        cut_notes(decode_ids(split.piece(i)), 0, seconds)
         for split in map(corpus.split, corpus.splits)
         for i in np.flatnonzero(split.seconds >= seconds).tolist()
     ]
+    mine, theirs = (by_the_minute(of, seconds) for of in (composed, real))
     print(
-        f"\n{TAKES} takes of {seconds / MINUTE:g} minutes, {sum(map(len, events)):,} events, "
-        f"{errors} grammar errors: change from the first minute to the last, beside {len(theirs)} "
-        f"real pieces that long\n{'':24}{'mean':>8}{'  |median|':10}{'real mean':>11}  |median|"
+        f"\n{len(composed)} takes of {seconds / MINUTE:g} minutes, from the first minute to the "
+        f"last, beside {len(real)} real pieces that long\n"
+        f"{'':22}{'first':>8}{'last':>8}{'change':>9}  {'|median|':10}{'real':>9}  |median|"
     )
-    for name in mine[0]:
-        changed, usual = (np.array([found[name] for found in of]) for of in (mine, theirs))
-        cells = [np.nanmean(changed), np.nanmedian(abs(changed))]
-        cells += [np.nanmean(usual), np.nanmedian(abs(usual))] if len(usual) else [np.nan] * 2
-        mean, size, real_mean, real_size = cells
-        far = "" if abs(mean) <= GOAL else f"  beyond {GOAL:.0%}"
-        print(f"{name:24}{mean:+8.1%}{size:10.1%}{real_mean:+11.1%}{real_size:10.1%}{far}")
-    edges = np.arange(0.0, seconds + 1.0, MINUTE)
-    a_second = np.mean([np.histogram(n["start"], edges)[0] for n in composed], axis=0) / MINUTE
-    print(f"notes/s by the minute    {' '.join(f'{n:.1f}' for n in a_second)}")
+    for name, values in mine.items():
+        first, last = np.nanmean(values[:, 0]), np.nanmean(values[:, -1])
+        change = change_of_mean(values)
+        cells = f"{name:22}{first:8.2f}{last:8.2f}{change:+9.1%}  {usual_change(values):8.1%}"
+        if real:
+            of_real = theirs[name]
+            cells += f"{change_of_mean(of_real):+11.1%}  {usual_change(of_real):8.1%}"
+        print(cells + (f"  beyond {GOAL:.0%}" if abs(change) > GOAL else ""))
+    for name in ("notes_per_second", "note_length", "velocity"):
+        row = " ".join(f"{value:.1f}" for value in np.nanmean(mine[name], axis=0))
+        print(f"{name} by the minute: {row}")
 
 
-def changes(notes: Notes, seconds: float) -> dict[str, float]:
-    """By how much each statistic changes from the first minute to the last."""
-    # the close is no part of the last minute: a composed piece thins out there
-    end = seconds - CLOSE_SECONDS
-    first, last = cut_notes(notes, 0, MINUTE), cut_notes(notes, end - MINUTE, end)
-    return drift(*(means([statistics(part, MINUTE)]) for part in (first, last)))
+def by_the_minute(pieces: list[Notes], seconds: float) -> dict[str, Floats]:
+    """Each statistic of each minute of each piece, (pieces, minutes); NaN where nothing is."""
+    starts = np.arange(0.0, seconds - MINUTE + 1e-6, MINUTE)
+    rows = [[minute(cut_notes(notes, at, at + MINUTE)) for at in starts] for notes in pieces]
+    return {
+        name: np.array([[part[name] for part in row] for row in rows]) for name in minute(_NOTHING)
+    }
+
+
+def minute(notes: Notes) -> dict[str, float]:
+    """Statistics of a minute."""
+    found = {k: float(v[0]) for k, v in statistics(notes, MINUTE).items() if v.size == 1}
+    pitch = notes["pitch"].astype(np.int64)
+    return {
+        "mean_pitch": float(pitch.mean()) if len(pitch) else np.nan,
+        "same_pitch_again": float((pitch[1:] == pitch[:-1]).mean()) if len(pitch) > 1 else np.nan,
+        **found,
+    }
+
+
+def change_of_mean(values: Floats) -> float:
+    """Change of the mean from the first column to the last, as a share of the first."""
+    first, last = np.nanmean(values[:, 0]), np.nanmean(values[:, -1])
+    return float(last / first - 1) if first else np.nan
+
+
+def usual_change(values: Floats) -> float:
+    """Median size of the change in a row from the first column to the last, as a share."""
+    changed = values[values[:, 0] > 0]
+    return (
+        float(np.nanmedian(np.abs(changed[:, -1] / changed[:, 0] - 1))) if len(changed) else np.nan
+    )
 
 
 def chosen_split(args: argparse.Namespace, out: Path) -> tuple[Corpus, Split]:
@@ -258,7 +310,8 @@ def main() -> None:
     parser.add_argument("--engine", choices=ENGINES, default="auto")
     parser.add_argument("--n", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--minutes", type=float, default=10.0, help="of the long piece; 0 for none")
+    parser.add_argument("--minutes", type=float, default=10.0, help="of each long take")
+    parser.add_argument("--long", type=int, default=12, help="takes of --minutes; 0 for none")
     parser.add_argument("--out", type=Path, default=None)
     args = parser.parse_args()
     if (args.tokens is None) == (args.midi is None):
@@ -269,20 +322,20 @@ def main() -> None:
     corpus, split = chosen_split(args, out)
     pianist = music_gpt.load(args.checkpoint, engine=args.engine, threads=1)
     real = passages(split, args.n, args.seconds)
-    takes = all_takes(pianist, real[::TAKES], args, out)
-    show_form(takes, real, args.seconds + CLOSE_SECONDS)
-    composed = [
-        cut_notes(_struck_after(out / take["file"], take["seam"]), 0, args.seconds)
-        for take in takes
-    ]
+    takes = all_takes(pianist, real[::TAKES], args.seconds, args.split, out)[: args.n]
+    composed = composed_music(takes, args.seconds, out)
+    show_form(takes, composed, real, args.seconds)
     try:
         index = OriginalityIndex.open(corpus.path)
     except InputError as error:
         print(error, file=sys.stderr)
         index = None
     print(report(real, composed, args.seconds, index=index).table())
-    if args.minutes:
-        show_drift(pianist, real[0], corpus, args.minutes * MINUTE, out)
+    if args.long:
+        seconds, out = args.minutes * MINUTE, out / "long"
+        places = passages(split, -(-args.long // TAKES), args.seconds)
+        takes = all_takes(pianist, places, seconds, args.split, out)[: args.long]
+        show_drift(composed_music(takes, seconds, out), corpus, seconds)
 
 
 def _struck_after(file: Path, seam: float) -> Notes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from midi_bytes import file
 from small import melody, random_network
 
 from music_gpt.composing.pianist import Pianist
-from music_gpt.midi.piece import write_midi
+from music_gpt.midi.piece import make_notes, write_midi
 from music_gpt.tokens.events import NOTE_OFF, TIME_SHIFT
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "continuations.py"
@@ -65,6 +66,36 @@ def test_a_stretch_that_says_again_what_stands_before_it_is_a_loop(script: Any) 
     assert not script.loops(np.concatenate([figure, own, figure]), 32)  # it came back later
     assert script.loops(np.array([60] * 33), 32)
     assert not script.loops(np.array([60]), 32)
+
+
+def line(pitches: list[int], seconds: float) -> Any:
+    return make_notes([(i * seconds, i * seconds + 0.1, p, 64) for i, p in enumerate(pitches)])
+
+
+def test_music_is_stuck_where_a_figure_goes_round_but_for_a_note_here_and_there(
+    script: Any,
+) -> None:
+    rng = np.random.default_rng(0)
+    own = rng.integers(40, 80, 60).tolist()
+    bass = [38 if place % 12 == 11 else 37 for place in range(40)]
+    assert script.stuck(line([*own, *bass, *own], 1.0))
+    assert script.stuck(line([*own, *[60, 62] * 60, *own], 0.1))
+    assert not script.stuck(line([*own, *[60, 62] * 30, *own], 0.1))  # a trill of six seconds
+    assert not script.stuck(line(own, 1.0))
+    assert not script.stuck(line([*own, 60, 60, 60, *own], 4.0))
+    assert not script.stuck(line([60], 1.0))
+
+
+def test_the_last_minute_is_held_against_the_first(script: Any, capsys: Any) -> None:
+    nothing = SimpleNamespace(splits=(), split=None)
+    slowing = [line(np.arange(60, 80).tolist() * 6, 0.5), line(list(range(60, 80)) * 3, 1.0)]
+    slowing[1]["start"] += 60
+    slowing[1]["end"] += 60
+    script.show_drift([np.concatenate(slowing)], nothing, 120.0)
+    rows = {row[:22].strip(): row for row in capsys.readouterr().out.splitlines()}
+    assert rows["notes_per_second"].split()[1:4] == ["2.00", "1.00", "-50.0%"]
+    assert rows["notes_per_second"].endswith("beyond 5%")
+    assert "beyond" not in rows["mean_pitch"]
 
 
 @pytest.mark.parametrize("prompt_notes", [20, 400])  # the second is longer than the context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,17 @@ import pytest
 from test_generation import MadEngine, take_ids
 
 from music_gpt.config.sampling import SamplingConfig
-from music_gpt.generation.bias import MEMORY_SECONDS, PITCHES_PER_NAT, Figures, Leaning
+from music_gpt.generation import bias
+from music_gpt.generation.bias import (
+    FEWEST_REPEATED,
+    MEMORY_SECONDS,
+    PITCHES_PER_NAT,
+    STALE_RUN,
+    STALE_SECONDS,
+    Figures,
+    Leaning,
+    Pace,
+)
 from music_gpt.generation.grammar import Ending, Grammar, Start
 from music_gpt.keys import MAJOR, MINOR, scale
 from music_gpt.tokens.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, VOCAB_SIZE, decode_ids
@@ -103,6 +114,97 @@ def test_a_steady_density_is_measured_as_what_it_is() -> None:
     assert leaning._rate[0] == pytest.approx(4.0 - 0.5 / MEMORY_SECONDS, abs=0.02)
 
 
+# --- a take's own pace ---------------------------------------------------------------------------
+
+SHORT, USUAL, LONG = TIME_SHIFT + 1, TIME_SHIFT + 9, TIME_SHIFT + 49
+
+
+def played(pace: Pace, seconds: int, *notes_per_second: int) -> np.ndarray:
+    """Strike so many notes a second in each take, for whole seconds: the bias after it."""
+    for _ in range(seconds):
+        for beat in range(max(notes_per_second)):
+            strikes = np.array([beat < n for n in notes_per_second])
+            pace.advance(np.where(strikes, 60, NOTE_OFF))
+        for _ in range(10):
+            pace.advance(np.full(len(notes_per_second), USUAL))
+    return lean_of(pace, len(notes_per_second))
+
+
+def lean_of(pace: Pace, n_takes: int) -> np.ndarray:
+    found = np.zeros((n_takes, VOCAB_SIZE))
+    pace.lean(found, np.full(n_takes, True))
+    return found
+
+
+def test_in_its_first_minute_a_take_has_the_pace_it_likes() -> None:
+    pace = Pace(3)
+    for seconds in (20, 20, 20):
+        assert not played(pace, seconds, 1, 4, 9).any()
+
+
+def test_later_a_take_keeps_to_the_pace_of_its_first_minute() -> None:
+    pace = Pace(4)
+    played(pace, 60, 4, 4, 4, 8)
+    steady, slow, fast, other = found = played(pace, 60, 4, 1, 9, 8)
+    assert np.abs([steady, other]).max() < 0.2
+    assert slow[[SHORT, USUAL, LONG]] == pytest.approx([0.0, -1.0, -2.0])
+    assert fast[[SHORT, USUAL, LONG]] == pytest.approx([0.0, 1.0, 2.0])
+    assert not found[:, :TIME_SHIFT].any()
+    assert not found[:, VELOCITY:].any()
+    assert np.abs(played(pace, 120, 4, 4, 4, 8)).max() < 0.4
+    assert (lean_of(pace.pick([3]), 1) == lean_of(pace, 4)[3:]).all()
+
+
+def test_a_rest_of_a_few_seconds_hardly_moves_the_pace() -> None:
+    pace = Pace(1)
+    before = played(pace, 90, 4)
+    for _ in range(4):
+        pace.advance(np.array([TIME_SHIFT + 99]))
+    assert np.abs(lean_of(pace, 1) - before)[0, USUAL] < 0.6
+
+
+def test_near_the_end_the_pace_leans_no_more() -> None:
+    pace, found = Pace(1), np.zeros((1, VOCAB_SIZE))
+    played(pace, 60, 4)
+    assert played(pace, 60, 1).any()
+    pace.lean(found, np.array([False]))
+    assert not found.any()
+
+
+def first_and_last_minute(takes: list[list[int]]) -> list[float]:
+    """Notes in the first and in nearly the last of three minutes."""
+    starts = [decode_ids(ids)["start"] for ids in takes]
+    return [float(np.mean([np.sum((s >= at) & (s < at + 60)) for s in starts])) for at in (0, 115)]
+
+
+def test_a_network_that_tires_is_kept_going(monkeypatch: pytest.MonkeyPatch) -> None:
+    sampling = SamplingConfig(min_p=0.0)
+    kept = take_ids(TiringEngine(), 180.0, SEEDS[:2], sampling)
+    early, late = first_and_last_minute(kept)
+    assert 0.75 * early < late < 1.25 * early
+    assert kept[1] == take_ids(TiringEngine(), 180.0, SEEDS[1:2], sampling)[0]
+    monkeypatch.setattr(bias, "PACE_NATS", 0.0)
+    early, late = first_and_last_minute(take_ids(TiringEngine(), 180.0, SEEDS[:2], sampling))
+    assert late < 0.6 * early
+
+
+class TiringEngine(MadEngine):
+    """A network that waits the longer the less has happened: left to itself it falls silent."""
+
+    def logits(self, ids: Sequence[int]) -> np.ndarray:
+        logits = super().logits(ids)
+        waits = [i - TIME_SHIFT + 1 for i in ids[-80:] if TIME_SHIFT <= i < VELOCITY]
+        usual = np.exp(np.log(waits[-16:] or [10]).mean()) * 1.01
+        logits[TIME_SHIFT:VELOCITY] = 6.0 - np.abs(np.log(np.arange(1, 101) / usual)) * 6
+        return logits
+
+
+def test_a_density_takes_the_place_of_a_takes_own_pace() -> None:
+    ending = Ending.after(0, 600.0)
+    assert Grammar(Start(), ending, SamplingConfig(density=2.0), 1)._pace is None
+    assert Grammar(Start(), ending, SamplingConfig(key="C"), 1)._pace is not None
+
+
 def test_a_wish_leans_on_the_grammar_until_the_end_is_near() -> None:
     ending = Ending.after(0, 20.0)
     sampling = SamplingConfig(key="C", key_strength=3.0, density=5.0)
@@ -137,15 +239,13 @@ def test_a_figure_that_goes_round_and_round_grows_stale_whatever_its_timing(
     for place in range(100):
         pitch = figure[place % len(figure)]
         nats.append(-leans(figures)[0, pitch])
-        for event in (rng.integers(VELOCITY, EOS), pitch, rng.integers(TIME_SHIFT, VELOCITY)):
+        for event in (rng.integers(VELOCITY, EOS), pitch, TIME_SHIFT + rng.integers(0, 5)):
             figures.advance(np.array([event]))
-    stale = 32 + len(figure)
+    stale = STALE_RUN + len(figure)
     assert not any(nats[: stale + 1])
     assert nats[stale + PITCHES_PER_NAT] == pytest.approx(1.0)
     assert nats[99] == pytest.approx((99 - stale) / PITCHES_PER_NAT)
     assert np.count_nonzero(leans(figures)) == 1
-    figures.advance(np.array([90]))
-    assert not leans(figures).any()  # one other note, and it is fresh again
 
 
 def test_a_melody_or_a_longer_figure_does_not_grow_stale() -> None:
@@ -153,8 +253,62 @@ def test_a_melody_or_a_longer_figure_does_not_grow_stale() -> None:
     for pattern in (rng.integers(0, 128, 400).tolist(), list(range(17)) * 20):
         figures = Figures(1)
         for pitch in pattern:
-            figures.advance(np.array([pitch]))
+            struck(figures, pitch, 0.6)
             assert not leans(figures).any()
+
+
+def struck(figures: Figures, pitch: int, seconds: float) -> None:
+    """A note, and the time to the next."""
+    figures.advance(np.array([pitch]))
+    for _ in range(round(seconds / 0.1)):
+        figures.advance(np.array([TIME_SHIFT + 9]))
+
+
+@pytest.mark.parametrize("figure", [[37], [64, 76], [69, 72, 64, 76]], ids=str)
+def test_a_slow_figure_grows_stale_by_the_time_it_takes(figure: list[int]) -> None:
+    figures, nats = Figures(1), []
+    for place in range(24):
+        pitch = figure[place % len(figure)]
+        nats.append(-leans(figures)[0, pitch])
+        struck(figures, pitch, 1.0)
+    rounds = max(2 * len(figure), FEWEST_REPEATED)
+    assert not any(nats[: len(figure) + rounds])
+    # the note that has just come is `len(figure)` notes later than what it repeats
+    assert nats[20] == pytest.approx(21 - len(figure) - STALE_SECONDS)
+
+
+def test_a_figure_that_is_broken_by_a_note_here_and_there_grows_stale_too() -> None:
+    figures, stale, fast, fast_stale = Figures(1), [], Figures(1), []
+    for place in range(80):
+        pitch = 38 if place % 12 == 11 else 37  # what a network did with a bass note
+        stale.append(-leans(figures)[0, 37])
+        struck(figures, pitch, 1.0)
+        fast_stale.append(-leans(fast).min())
+        struck(fast, 90 if place % 20 == 19 else 60 + place % 4, 0.1)
+    assert np.median(stale[40:]) > 2.0
+    assert max(fast_stale) > 0.2
+
+
+def test_notes_that_are_repeated_under_a_melody_do_not_grow_stale() -> None:
+    rng = np.random.default_rng(0)
+    figures, worst = Figures(1), 0.0
+    for place in range(400):
+        if place % 4 == 0:
+            struck(figures, int(rng.integers(60, 90)), 0.0)
+        worst = max(worst, -leans(figures).min())
+        struck(figures, 56, 0.25)
+    assert worst < np.log(2)
+
+
+def test_a_figure_becomes_fresh_again_with_other_notes() -> None:
+    figures = Figures(1)
+    for _ in range(60):
+        struck(figures, 60, 0.3)
+    before = -leans(figures)[0, 60]
+    for pitch in range(30, 40):
+        struck(figures, pitch, 0.3)
+    assert before > 5.0
+    assert not leans(figures).any()
 
 
 def test_each_take_has_figures_of_its_own() -> None:

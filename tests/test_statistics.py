@@ -15,7 +15,6 @@ from music_gpt.metrics.statistics import (
     compare,
     density,
     divergence,
-    drift,
     means,
     overlap_area,
     statistics,
@@ -187,10 +186,3 @@ def test_a_passage_without_notes_is_left_out_of_the_means() -> None:
     assert found["velocity"] == pytest.approx(70.0)
     assert found["notes_per_second"] == pytest.approx(1.0)
     assert "velocity_histogram" not in found
-
-
-def test_drift_is_a_share_of_what_was() -> None:
-    first, last = {"polyphony": 4.0, "repetition": 0.0}, {"polyphony": 3.0, "repetition": 0.5}
-    found = drift(first, last)
-    assert found["polyphony"] == pytest.approx(-0.25)
-    assert math.isnan(found["repetition"])

@@ -13,7 +13,7 @@ import numpy as np
 
 from music_gpt.arrays import Floats, Ints, Mask
 from music_gpt.config.sampling import SamplingConfig
-from music_gpt.generation.bias import Figures, Leaning
+from music_gpt.generation.bias import Figures, Leaning, Pace
 from music_gpt.generation.takes import Rows
 from music_gpt.tokens.events import (
     EOS,
@@ -124,6 +124,7 @@ class Grammar(Rows):
         self._seam, self._ending = start.seam, ending
         self._figures = Figures(n_takes)
         self._leaning = Leaning(sampling, n_takes) if sampling.key or sampling.density else None
+        self._pace = None if sampling.density else Pace(n_takes)
         self._longest_wait = max(round(sampling.max_wait_seconds * FRAMES_PER_SECOND), 1)
         self._longest_note = round(sampling.max_note_seconds * FRAMES_PER_SECOND)
         self._release_after = round(sampling.release_after_seconds * FRAMES_PER_SECOND)
@@ -199,8 +200,8 @@ class Grammar(Rows):
     def bias(self) -> Floats:
         """What is added to the logits, (B, V): onsets fade, overlong notes let go, the end nears.
 
-        To it comes what a person would like, a key or a density, and that no figure goes round for
-        ever (`music_gpt.generation.bias`).
+        To it comes what a person would like, a key or a density, or else the take's own pace, and
+        that no figure goes round for ever (`music_gpt.generation.bias`).
 
         A note whose release a network has once missed is seldom released later: in its corpus such
         a thing does not happen. So the longer a note sounds past `release_after_seconds`, the
@@ -219,6 +220,8 @@ class Grammar(Rows):
         if ending.own:
             bias[:, EOS] = np.where(frame >= ending.earliest, END_NATS, 0.0)
         self._figures.lean(bias)
+        if self._pace is not None:
+            self._pace.lean(bias, frame <= ending.fade)
         if self._leaning is not None:
             bias += self._leaning.bias(frame <= ending.fade)
         return bias
@@ -226,8 +229,9 @@ class Grammar(Rows):
     def advance(self, ids: Ints) -> None:
         """One more event in each take, ids (B)."""
         self._figures.advance(ids)
-        if self._leaning is not None:
-            self._leaning.advance(ids)
+        for state in (self._pace, self._leaning):
+            if state is not None:
+                state.advance(ids)
         pitch = ids & 127
         on, off = ids < NOTE_OFF, (ids >= NOTE_OFF) & (ids < TIME_SHIFT)
         shift = (ids >= TIME_SHIFT) & (ids < VELOCITY)

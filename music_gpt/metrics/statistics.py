@@ -10,7 +10,7 @@ divergence (0 is equal) are told. The module knows neither networks nor files.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import SupportsFloat
 
@@ -209,15 +209,3 @@ def divergence(one: Floats, other: Floats) -> float:
     p, q = (np.maximum(d, _SMALLEST_DENSITY * d.max()) for d in (one, other))
     p, q = p / p.sum(), q / q.sum()
     return float((p * np.log(p / q)).sum())
-
-
-# --- drift ------------------------------------------------------------------------------------
-
-
-def drift(first: Mapping[str, float], last: Mapping[str, float]) -> dict[str, float]:
-    """By how much each number has changed, as a share of what it was.
-
-    >>> drift({"velocity": 80.0}, {"velocity": 60.0})
-    {'velocity': -0.25}
-    """
-    return {name: _ratio(last[name] - first[name], first[name]) for name in first}
