@@ -117,11 +117,10 @@ class FakePianist:
         **sampling: Any,
     ) -> FakeComposition:
         """A composition that has not begun."""
-        assert seed is not None
         heard = None
         if prompt is not None:
             heard = hear(prompt, 1_000_000, prompt_seconds, 4.0, prompt_end_seconds)
-        return FakeComposition(heard, seconds, seed, variations, self.pace)
+        return FakeComposition(heard, seconds, seed or 0, variations, self.pace)
 
     def begin_redo(
         self,
