@@ -36,8 +36,8 @@ LONG_WAIT_SECONDS = 0.5
 OPENING_SECONDS = 60.0
 """New music that sets a take's own pace."""
 PACE_MEMORY_SECONDS, PACE_GAIN, PACE_NATS = 30.0, 4.0, 1.0
-"""The same for a take's own pace as for a density, and its full strength, for a wait that is as long
-as usual; e times as long, twice that."""
+"""The same for a take's own pace as for a density, and its full strength for a wait that is as long
+as usual; for one e times as long it is twice that."""
 USUAL_WAITS = 32.0
 """So many waits back are usual."""
 LONGEST_FIGURE = 16
