@@ -151,7 +151,7 @@ def test_utilisation_is_what_the_network_needs_by_what_the_devices_can_do(
     [row] = log_of(tmp_path / "run")
     expected = GPT(config.model).flops_per_token() * float(row["tokens_per_second"]) / 1e9
     assert float(row["mfu"]) == pytest.approx(expected, rel=1e-3)
-    assert "MFU" in progress._line(read_log(tmp_path / "run")[0], math.nan, 0.5)
+    assert "MFU" in progress._line(read_log(tmp_path / "run")[0], "", 0.5)
 
 
 def test_a_listener_hears_the_kept_weights_and_changes_nothing(
