@@ -21,6 +21,7 @@ from music_gpt.tokens.card import SPLITS
 
 Links = npt.NDArray[np.int32]
 
+LINKS_AT_ONCE = 1 << 14
 SAME_COMPOSITION = 0.08
 """Share of the turns of the shorter piece that two pieces of one composition have in common."""
 SAME_RECORDING = 0.1
@@ -56,9 +57,10 @@ def compositions(n: int, links: Links) -> Ints:
             i = parent[i]
         return i
 
-    for a, b in links.tolist():
-        low, high = sorted((root(a), root(b)))
-        parent[high] = low
+    for begin in range(0, len(links), LINKS_AT_ONCE):  # as lists they take ten times as much
+        for a, b in links[begin : begin + LINKS_AT_ONCE].tolist():
+            low, high = sorted((root(a), root(b)))
+            parent[high] = low
     return np.array([root(i) for i in range(n)], dtype=np.int64)
 
 
