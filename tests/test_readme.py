@@ -1,5 +1,6 @@
 """The README is true: its commands and its Python run, in their order, in one folder."""
 
+import itertools
 import re
 import shlex
 import shutil
@@ -15,7 +16,7 @@ from music_gpt.network.checkpoint import load_checkpoint
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
-NEEDED = ("examples/demo", "configs", "music_gpt/prompts")
+NEEDED = ("examples/demo", "configs", "music_gpt/prompts", "music_gpt/pretrained")
 """What the commands of the README read from the checkout."""
 
 
@@ -37,8 +38,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command of the README with this Python's music_gpt."""
-    words = [sys.executable, "-m", "music_gpt.cli.main", *command[1:]]
+    """Run a command of the README with this Python's music_gpt, in seconds for its minutes."""
+    command = [
+        re.sub(r"^\d+$", "0.05", word) if was == "--max-minutes" else word
+        for was, word in itertools.pairwise(command)
+    ]
+    words = [sys.executable, "-m", "music_gpt.cli.main", *command]
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=600)
 
 
@@ -64,17 +69,21 @@ def test_the_commands_and_the_python_run_one_after_the_other(folder: Path) -> No
             [sys.executable, "-c", block], cwd=folder, capture_output=True, text=True, timeout=600
         )
         assert done.returncode == 0, done.stderr
+    takes = folder / "takes"
     for name in ("take.mid", "demo.mid", "continuation.mid"):
-        assert music_gpt.read_piece(folder / name).n_notes > 0
-    assert (folder / "same.mid").read_bytes() == (folder / "take.mid").read_bytes()
+        assert music_gpt.read_piece(takes / name).n_notes > 0
+    assert (takes / "same.mid").read_bytes() == (takes / "take.mid").read_bytes()
     for name in ("take.wav", "continuation.wav"):
-        assert (folder / name).stat().st_size > 100_000
+        assert (takes / name).stat().st_size > 100_000
+    ignored = (ROOT / ".gitignore").read_text("utf-8").splitlines()
+    left = {path.name for path in folder.iterdir()} - {Path(name).parts[0] for name in NEEDED}
+    assert [name for name in left if f"/{name}/" not in ignored] == []
 
 
 def test_every_file_it_names_exists() -> None:
     named = re.findall(r"`([\w/.-]+/[\w.-]*\.?\w+)`|\]\((\w[\w/.-]+)\)", README)
     paths = {path for pair in named for path in pair if path}
-    made = {path for path in paths if path.split("/")[0] in ("tokens", "runs", "tests")}
+    made = {path for path in paths if path.split("/")[0] in ("tokens", "runs", "takes", "tests")}
     roots = (ROOT, ROOT / "music_gpt")
     missing = {path for path in paths - made if not any((root / path).exists() for root in roots)}
     assert missing == set()
