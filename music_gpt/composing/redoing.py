@@ -2,8 +2,9 @@
 
 Times are on the clock of the piece, where the stretch begins and ends on frames of 10 ms. Notes
 struck before or after it stay as they are; one that is struck before and ends within is released by
-the new music. What sounds at the end of the stretch ends there, unless a note of its pitch sounded
-there before: then it lasts as long as that one did. So nothing hangs, doubles or moves.
+the new music. What is struck within and sounds at the end of the stretch ends there, unless a note
+of its pitch sounded there before: then it lasts as long as that one did. So nothing hangs, doubles
+or moves.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ class Stretch:
     def joined(self, notes: Notes) -> Notes:
         """The whole piece, where `notes` are what is struck before the end of the stretch."""
         notes = notes.copy()
-        for i in np.flatnonzero(_frames(notes["end"]) == self.end):
+        # what was struck before the stretch sounds to its end at most
+        new = _frames(notes["start"]) >= self.first
+        for i in np.flatnonzero(new & (_frames(notes["end"]) == self.end)):
             notes["end"][i] = self.crossing.get(int(notes["pitch"][i]), notes["end"][i])
         piece = np.concatenate([notes, self.after])
         piece = piece[np.lexsort((piece["pitch"], piece["start"]))]
