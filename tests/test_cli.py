@@ -27,6 +27,7 @@ from music_gpt.tokens.corpus import Corpus
 
 ROOT = Path(__file__).parent.parent
 LONG = "a" * 5000
+SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 VERBS = {
     "prepare": [
         "--midi",
@@ -380,6 +381,32 @@ def test_train_writes_a_run_and_its_result(call: Any, tokens: Path, tmp_path: Pa
     assert model.config == run_config().model
 
 
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_what_ends_a_training_leaves_its_code_and_a_checkpoint(
+    call: Any,
+    tokens: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    code: int,
+) -> None:
+    from music_gpt.training.progress import Watch
+
+    show = Watch.show
+
+    def shown(self: Watch, *told: Any) -> None:
+        os.kill(os.getpid(), number)
+        show(self, *told)
+
+    monkeypatch.setattr(Watch, "show", shown)
+    words = [*small_run(tokens, tmp_path / "run"), "--train.validate_every_steps=2"]
+    said = call(*words, "--train.max_steps=500", "--json")
+    assert said.code == code
+    assert json.loads(said.out)["steps"] < 500
+    assert "Go on with the same command and --resume." in said.err
+    assert load_checkpoint(json.loads(said.out)["checkpoint"])[0].config == run_config().model
+
+
 def test_train_reads_the_configuration_of_a_run_again(
     call: Any, tokens: Path, tmp_path: Path
 ) -> None:
@@ -660,9 +687,6 @@ def test_redo_composes_a_part_anew(
     refused(call(*words, "--from=4", "--to=2"), "The part from 4 to 2 seconds is not in the piece")
     refused(call(*words, "--from=4"), "required: --to")
     refused(call("generate", "--again", out, "--out", out), "holds a part that was redone")
-
-
-SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, number: int) -> None:

@@ -36,6 +36,7 @@ from music_gpt.config.sampling import ENGINES
 from music_gpt.config.training import RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import require_writable, shown
+from music_gpt.process import Terminated
 from music_gpt.settings import SECTIONS
 
 MAX_PORT = 65_535
@@ -209,7 +210,8 @@ def train(args: Namespace) -> None:
     if args.json:
         print_json(result)
     if not result["finished"]:
-        raise KeyboardInterrupt(_trained(result))
+        terminated = result["stopped_by"] == "SIGTERM"
+        raise (Terminated if terminated else KeyboardInterrupt)(_trained(result))
     if not args.json:
         say(_trained(result))
 
