@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from music_gpt.config.preparing import MidiLimits
 from music_gpt.errors import InputError
-from music_gpt.files import is_folder, open_regular
+from music_gpt.files import is_folder, open_regular, shown
 
 MAX_BYTES = MidiLimits().max_bytes
 """A larger file would not be read, so it is not looked into either."""
@@ -110,7 +110,9 @@ def collect(
     byte-identical doubles go to `left_out`. Raises `InputError` if there is no MIDI file at all.
     """
     if not is_folder(folder):
-        raise InputError(f"There is no folder {folder}; give the folder that holds the MIDI files.")
+        raise InputError(
+            f"There is no folder {shown(folder)}; give the folder that holds the MIDI files."
+        )
     found = Collection(Files(folder, [], np.zeros(0, "S32")))
     candidates: list[str] = []
     for path in _walk(folder, skip, found):

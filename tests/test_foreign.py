@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pickle
+import sys
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable
@@ -358,3 +359,11 @@ def test_a_file_that_is_missing_is_one_sentence(
         import_weights(tmp_path / "none.pth", "somewhere")
     assert main(["import", "--from", "chapter14", "x.pth", "--out", "x.pth"]) == 2
     assert "has to end in .safetensors" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in folders")
+def test_a_pipe_or_a_device_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.pth")
+    for path in (tmp_path / "pipe.pth", "/dev/zero"):
+        with pytest.raises(InputError, match="cannot be read: it is no regular file"):
+            import_weights(path, "chapter14")

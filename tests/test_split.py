@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +109,15 @@ def test_a_performance_belongs_to_its_score() -> None:
 
 def test_a_piece_with_cut_ends_belongs_to_the_whole_piece() -> None:
     assert groups([music(2), music(1, 4000), music(1, 4000)[3000:4200]]) == [0, 1, 1]
+
+
+def test_many_links_take_little_memory() -> None:
+    links = np.random.default_rng(0).integers(0, 1000, (200_000, 2), np.int32)
+    tracemalloc.start()
+    assert set(compositions(1000, links).tolist()) == {0}
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 5_000_000
 
 
 def test_pieces_of_random_notes_are_different_compositions() -> None:

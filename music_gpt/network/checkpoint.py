@@ -20,7 +20,7 @@ from torch import Tensor
 
 from music_gpt.config.model import ModelConfig
 from music_gpt.errors import InputError
-from music_gpt.files import as_path, plain_errors, shown, whole_file
+from music_gpt.files import as_path, is_file, plain_errors, shown, whole_file
 from music_gpt.folders import RUN, what_is
 from music_gpt.network.model import GPT, state_shapes
 from music_gpt.tokens.corpus import sha256_of
@@ -86,7 +86,7 @@ def load_checkpoint(path: str | Path | None = None) -> tuple[GPT, dict[str, Any]
     if found := what_is(path):
         wanted = f"one in it, as {path / 'best.safetensors'}" if found == RUN else "one of a run"
         raise InputError(f"{shown(path)} is {found}, not a checkpoint; give {wanted}.")
-    if not _is_file(path):
+    if not is_file(path):
         raise InputError(
             f"There is no checkpoint at {shown(path)}; give the path of a .safetensors file."
         )
@@ -103,13 +103,6 @@ def load_checkpoint(path: str | Path | None = None) -> tuple[GPT, dict[str, Any]
     if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
         raise InputError(_foreign(path, "some of its weights are no numbers"))
     return _filled(config, state), {**about["card"], "file": path.name, "sha256": sha256_of(path)}
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # the name is too long, or the folder may not be looked into
-        return False
 
 
 def _read_about(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from torch import Tensor
 
 from music_gpt.config.model import ModelConfig
 from music_gpt.errors import InputError
-from music_gpt.files import as_path, shown
+from music_gpt.files import as_path, require_file, shown
+from music_gpt.network.checkpoint import MAX_PARAMETERS
 from music_gpt.network.hugging_face import GPT2_NAMES, KINDS, Weights
 from music_gpt.network.model import GPT, state_shapes
 from music_gpt.tokens.corpus import sha256_of
@@ -46,6 +47,7 @@ DTYPES = {
     "torch.BoolStorage": torch.bool,
 }
 """What torch.save calls the memory of tensors -> the numbers in it: weights, masks, counts."""
+MOST_BYTES = 8 * MAX_PARAMETERS
 PICKLES_OF_OLD = 5
 """Pickles in a file as torch before 1.6 wrote it: mark, version, machine, tensors, their memory."""
 NOTE = (
@@ -97,6 +99,7 @@ def import_weights(path: str | Path, source: str, n_heads: int = 8) -> tuple[GPT
 
 def _read(path: Path) -> Weights:
     """The tensors of the file by name; anything else in it is refused before it can do a thing."""
+    require_file(path, MOST_BYTES, "a file that torch.save wrote")
     with _plain_errors(path):
         size = path.stat().st_size
         _require_size(path, _bytes_in_memory(path), size)

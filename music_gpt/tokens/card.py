@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from music_gpt.errors import InputError
-from music_gpt.files import is_file, is_folder, read_text
+from music_gpt.files import is_file, is_folder, read_text, shown
 from music_gpt.folders import TOKENS, TOKENS_CARD, TOKENS_FORMAT, what_is
 from music_gpt.tokens.events import vocabulary_hash
 
@@ -35,8 +35,8 @@ def read_card(path: Path) -> dict[str, Any]:
     """The card of the tokens folder `path`; `InputError` if there is none that can be used."""
     if not is_folder(path):
         raise InputError(
-            f"There is no tokens folder at {path}; make one with `music-gpt prepare` from a folder "
-            "of MIDI files."
+            f"There is no tokens folder at {shown(path)}; make one with `music-gpt prepare` from a "
+            "folder of MIDI files."
         )
     if (found := what_is(path)) not in ("", TOKENS):
         raise InputError(

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from music_gpt.arrays import Ids, Ints, read_arrays
 from music_gpt.errors import InputError
-from music_gpt.files import is_file, is_folder, opened, whole_file
+from music_gpt.files import is_file, is_folder, opened, shown, whole_file
 from music_gpt.hashing import Hashes, window_hashes
 from music_gpt.midi.piece import PieceLike, as_piece
 from music_gpt.notes import Notes
@@ -269,8 +269,8 @@ class OriginalityIndex:
         file = path / INDEX_FILE if is_folder(path) else path
         if not is_file(file):
             raise InputError(
-                f"There is no index of the training music at {file}; `music-gpt prepare` writes "
-                f"{INDEX_FILE} into its tokens folder, so run it again, or give another place."
+                f"There is no index of the training music at {shown(file)}; `music-gpt prepare` "
+                f"writes {INDEX_FILE} into its tokens folder, so run it again, or give another place."
             )
         hashes, steps, counts, names = _read(file)
         training = Corpus.open(path).split("train") if is_file(path / CARD) else None
