@@ -381,32 +381,6 @@ def test_train_writes_a_run_and_its_result(call: Any, tokens: Path, tmp_path: Pa
     assert model.config == run_config().model
 
 
-@pytest.mark.parametrize(("number", "code"), SIGNALS)
-def test_what_ends_a_training_leaves_its_code_and_a_checkpoint(
-    call: Any,
-    tokens: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    number: int,
-    code: int,
-) -> None:
-    from music_gpt.training.progress import Watch
-
-    show = Watch.show
-
-    def shown(self: Watch, *told: Any) -> None:
-        os.kill(os.getpid(), number)
-        show(self, *told)
-
-    monkeypatch.setattr(Watch, "show", shown)
-    words = [*small_run(tokens, tmp_path / "run"), "--train.validate_every_steps=2"]
-    said = call(*words, "--train.max_steps=500", "--json")
-    assert said.code == code
-    assert json.loads(said.out)["steps"] < 500
-    assert "Go on with the same command and --resume." in said.err
-    assert load_checkpoint(json.loads(said.out)["checkpoint"])[0].config == run_config().model
-
-
 def test_train_reads_the_configuration_of_a_run_again(
     call: Any, tokens: Path, tmp_path: Path
 ) -> None:

@@ -878,7 +878,7 @@ def test_a_signal_ends_the_run_with_a_checkpoint_and_a_sentence(
     process = start_and_wait([*words, "--train.max_steps=1000000"], run / "log.csv")
     process.send_signal(number)
     out, err = process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     result = json.loads(out)
     assert result["stopped_by"] == number.name
     assert f"Stopped by {number.name} after" in err
