@@ -270,7 +270,8 @@ class OriginalityIndex:
         if not is_file(file):
             raise InputError(
                 f"There is no index of the training music at {shown(file)}; `music-gpt prepare` "
-                f"writes {INDEX_FILE} into its tokens folder, so run it again, or give another place."
+                f"writes {INDEX_FILE} into its tokens folder, so run it again, or give another "
+                "place."
             )
         hashes, steps, counts, names = _read(file)
         training = Corpus.open(path).split("train") if is_file(path / CARD) else None
