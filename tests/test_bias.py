@@ -193,6 +193,7 @@ class TiringEngine(MadEngine):
 
     def logits(self, ids: Sequence[int]) -> np.ndarray:
         logits = super().logits(ids)
+        logits[:NOTE_OFF] += 0.4  # as many onsets as if each of the 128 pitches could be struck
         waits = [i - TIME_SHIFT + 1 for i in ids[-80:] if TIME_SHIFT <= i < VELOCITY]
         usual = np.exp(np.log(waits[-16:] or [10]).mean()) * 1.01
         logits[TIME_SHIFT:VELOCITY] = 6.0 - np.abs(np.log(np.arange(1, 101) / usual)) * 6

@@ -21,7 +21,7 @@ from music_gpt.generation.grammar import Ending, Grammar, Start
 from music_gpt.midi.piece import make_notes, midi_bytes, piece_from_notes, read_piece, write_midi
 from music_gpt.midi.timing import end_at_next_strike
 from music_gpt.notes import Notes
-from music_gpt.tokens.events import EOS, TIME_SHIFT, VELOCITY, encode_notes
+from music_gpt.tokens.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, encode_notes
 
 
 def one_sound_at_a_time(notes: Notes) -> Notes:
@@ -156,12 +156,25 @@ def test_the_new_music_ends_on_the_frame_whatever_is_drawn(held: frozenset[int])
         ids: list[int] = []
         while not ids or ids[-1] != EOS:
             assert not grammar.bias()[:, :128].any()
-            ids.append(int(rng.choice(np.flatnonzero(grammar.allowed()[0]))))
+            drawn = rng.choice(np.flatnonzero(grammar.allowed()[0]), size=1)
+            ids.append(int(grammar.cut(drawn)[0]))
             grammar.advance(np.array(ids[-1:]))
         assert grammar.frame[0] == seam + length
         for pitch in held:
             assert grammar.onset[0, pitch] == onsets[pitch]
             assert not {pitch, 128 + pitch} & set(ids)
+
+
+def test_a_network_that_wants_to_wait_does_not_fill_the_last_moment_with_notes() -> None:
+    grammar = Grammar(Start(), Ending.at(50), SamplingConfig(), 1)
+    for event in (VELOCITY + 9, 60, TIME_SHIFT + 39, NOTE_OFF + 60):
+        assert grammar.allowed()[0, event]
+        grammar.advance(np.array([event]))
+    a_second = np.array([TIME_SHIFT + 99])  # where a tenth is left
+    assert grammar.allowed()[0, a_second]
+    assert grammar.cut(a_second).tolist() == [TIME_SHIFT + 9]
+    grammar.advance(grammar.cut(a_second))
+    assert np.flatnonzero(grammar.allowed()[0]).tolist() == [EOS]
 
 
 def test_what_was_heard_ends_before_the_part_and_leaves_its_wait_open() -> None:

@@ -290,6 +290,7 @@ class _Group:
         """Draw one event for each take; gives all that can be told."""
         ids = self._draw()
         nats = surprise(self._logits, ids).tolist()
+        ids = self._grammar.cut(ids)
         self._grammar.advance(ids)
         runs = self._watch.advance(ids)
         self._looping = []

@@ -18,6 +18,8 @@ from music_gpt.generation.takes import Rows
 from music_gpt.tokens.events import (
     EOS,
     FRAMES_PER_SECOND,
+    HIGHEST_KEY,
+    LOWEST_KEY,
     N_PITCHES,
     N_SHIFTS,
     N_VELOCITIES,
@@ -37,6 +39,8 @@ RELEASE_NATS_PER_SECOND = 2.0
 
 SILENT = -1
 _PITCHES = np.arange(N_PITCHES)
+_KEYS = (_PITCHES >= LOWEST_KEY) & (_PITCHES <= HIGHEST_KEY)
+"""What a piano has: a corpus holds a few pitches beyond, which nobody could play."""
 _SHIFTS = np.arange(1, N_SHIFTS + 1)
 _BINS = np.arange(N_VELOCITIES)
 _FOREVER = 1 << 40
@@ -164,7 +168,7 @@ class Grammar(Rows):
         )
         # 2. ons by pitch; a velocity where one can follow
         may_strike = ~early & ~overdue & ~closing & (frame < ending.stop)
-        on = ~sounding & may_strike[:, None] & (self._last_on[:, None] < _PITCHES)
+        on = ~sounding & may_strike[:, None] & (self._last_on[:, None] < _PITCHES) & _KEYS
         mask[:, NOTE_ON:NOTE_OFF] = on & (self.velocity >= 0)[:, None]
         may_tell = ~told & on.any(1)
         mask[:, VELOCITY:EOS] = may_tell[:, None] & (self.velocity[:, None] != _BINS)
@@ -185,9 +189,10 @@ class Grammar(Rows):
         """Shortest and longest shift in frames, each (B); none where longest is below shortest."""
         ending, frame = self._ending, self.frame
         first_onset = np.where(open_, self.onset, _FOREVER).min(1)
-        until = np.minimum(first_onset + self._longest_note, ending.latest)
+        until = first_onset + self._longest_note
         # silence has to end while there is still time for a note
         if not ending.exact:
+            until = np.minimum(until, ending.latest)
             until = np.where(silent, (ending.stop if ending.own else ending.earliest) - 1, until)
         longest = np.minimum(until - frame, self._longest_wait - self._waited)
         # a wait is whole seconds and then a rest; and a piece does not begin with one
@@ -225,6 +230,18 @@ class Grammar(Rows):
         if self._leaning is not None:
             bias += self._leaning.bias(frame <= ending.fade)
         return bias
+
+    def cut(self, ids: Ints) -> Ints:
+        """The ids (B) as they are written: a wait beyond an exact end leads to that end.
+
+        Were such waits not allowed, a network that wants to wait for a second where a tenth is left
+        would have to fill it with what it finds unlikely: a cluster of notes.
+        """
+        if not self._ending.exact:
+            return ids
+        last = TIME_SHIFT - 1 + self._ending.latest - self.frame
+        shift = (ids >= TIME_SHIFT) & (ids < VELOCITY)
+        return np.where(shift, np.minimum(ids, last), ids)
 
     def advance(self, ids: Ints) -> None:
         """One more event in each take, ids (B)."""
