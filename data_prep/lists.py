@@ -7,12 +7,13 @@ import io
 import itertools
 import posixpath
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from data_prep.collect import Collection
+from music_gpt.checking import short
 from music_gpt.config.preparing import PrepareConfig
 from music_gpt.errors import InputError
 from music_gpt.files import opened
@@ -40,6 +41,8 @@ class Lists:
 
     splits: dict[str, str] = field(default_factory=dict)
     provenance: dict[str, Provenance] = field(default_factory=dict)
+    strays: list[str] = field(default_factory=list)
+    """Of each list of a person's own, how many rows name no file here: sentences."""
 
     def split_of(self, name: str) -> str | None:
         """The split that is fixed for a file, if one is."""
@@ -58,18 +61,51 @@ def read_lists(midi: Path, found: Collection, config: PrepareConfig) -> Lists:
         for row in _rows(table, ",", ("midi_filename", "split")):
             # a name that leads out of the folder is that of no file in it
             name = _same_name(posixpath.normpath(posixpath.join(below, row["midi_filename"])))
-            lists.splits[name] = _split_name(row["split"], table)
+            lists.splits[name] = _split_name(row["split"], table, row["midi_filename"])
             composer = row.get("canonical_composer") or ""
             lists.provenance[name] = Provenance(table.stem, MAESTRO_LICENCE, MAESTRO_KIND, composer)
+    names = _names_of(found) if config.split_by or config.sources else frozenset()
     if config.split_by:
-        for row in _rows(Path(config.split_by), ",", ("path", "split")):
-            name = _same_name(row["path"])
-            lists.splits[name] = _split_name(row["split"], Path(config.split_by))
+        table, own = Path(config.split_by), dict[str, str]()
+        for row in _rows(table, ",", ("path", "split")):
+            name, split = _named(row["path"]), _split_name(row["split"], table, row["path"])
+            if own.setdefault(name, split) != split:
+                raise InputError(
+                    f"The list {table} puts {short(name)} into {own[name]} and into {split}; leave "
+                    "one of the rows."
+                )
+        lists.splits |= own
+        lists.strays += _strays(table, own, names)
     if config.sources:
-        for row in _rows(Path(config.sources), "\t", ("path",)):
+        table, origins = Path(config.sources), dict[str, Provenance]()
+        for row in _rows(table, "\t", ("path",)):
             told = (row.get(column) or "" for column in Provenance._fields)
-            lists.provenance[_same_name(row["path"])] = Provenance(*told)
+            origins[_named(row["path"])] = Provenance(*told)
+        lists.provenance |= origins
+        lists.strays += _strays(table, origins, names)
     return lists
+
+
+def _names_of(found: Collection) -> frozenset[str]:
+    """What a row can name: every MIDI file of the folder, also one that is left out."""
+    left_out = (left.name for left in found.left_out)
+    return frozenset(map(_same_name, itertools.chain(found.files.names(), left_out)))
+
+
+def _named(path: str) -> str:
+    """The name that a row gives, as the folder has it: `./a.mid` is `a.mid`."""
+    return _same_name(posixpath.normpath(path)) if path else ""
+
+
+def _strays(table: Path, rows: Mapping[str, object], names: frozenset[str]) -> list[str]:
+    """A sentence on the rows that name no file; `InputError` if none of them does."""
+    strays = [name for name in rows if name not in names]
+    if not strays:
+        return []
+    example = f"{short(strays[0])}; names are those below the folder, as {short(min(names))}"
+    if len(strays) == len(rows):
+        raise InputError(f"No row of the list {table} names a MIDI file of the folder: {example}.")
+    return [f"{len(strays):,} of {len(rows):,} rows of {table} name no file here: {example}."]
 
 
 def _rows(path: Path, delimiter: str, columns: Sequence[str]) -> Iterator[dict[str, str]]:
@@ -81,6 +117,9 @@ def _rows(path: Path, delimiter: str, columns: Sequence[str]) -> Iterator[dict[s
             rows = itertools.chain([head], lines)
             reader = csv.DictReader(rows, delimiter=delimiter, restval="", strict=True)
             reader.fieldnames = [name.strip() for name in reader.fieldnames or []]
+            names = reader.fieldnames
+            if doubled := [name for name in columns if names.count(name) > 1]:
+                raise InputError(f"The list {path} has two columns {doubled[0]!r}; leave one.")
             if missing := [name for name in columns if name not in reader.fieldnames]:
                 raise InputError(
                     f"The list {path} has no column {missing[0]!r}; its first line has to name the "
@@ -90,15 +129,18 @@ def _rows(path: Path, delimiter: str, columns: Sequence[str]) -> Iterator[dict[s
         except UnicodeDecodeError:
             raise InputError(f"The list {path} is no text in UTF-8; give one that is.") from None
         except csv.Error as error:
+            line = reader.reader.line_num  # that of the DictReader is the last row that was good
             raise InputError(
-                f"The list {path} is no table ({error} in line {reader.line_num}); mend that line."
+                f"The list {path} is no table ({error} in line {line}); mend that line."
             ) from None
 
 
-def _split_name(name: str, table: Path) -> str:
+def _split_name(name: str, table: Path, of: str) -> str:
     name = _SPLIT_NAMES.get(name.strip().lower(), name.strip().lower())
     if name not in SPLITS:
-        raise InputError(f"The list {table} says split {name!r}; use {', '.join(SPLITS)}.")
+        raise InputError(
+            f"The list {table} says split {short(name)} of {short(of)}; use {', '.join(SPLITS)}."
+        )
     return name
 
 

@@ -68,6 +68,7 @@ def build_report(outcome: Outcome, cache: Cache, *, seed: int) -> dict[str, Any]
         "left_out_counts": _counted(left.kind for left in outcome.left_out),
         "left_out": [asdict(left) for left in outcome.left_out],
         "mended": _mended(outcome.found.files, cache),
+        "stray_rows": outcome.lists.strays,
         "other_files": dict(sorted(outcome.found.others.items())),
         "composers": _by_number(
             outcome.lists.origin_of(name).composer for name in outcome.kept.names()

@@ -163,6 +163,7 @@ def _left_out(report: Mapping[str, Any]) -> str:
         for suffix, n in report["other_files"].items()
     )
     told = f"<p>Files that are no MIDI: {others}.</p>" if others else ""
+    told += "".join(f"<p>{escape(sentence)}</p>" for sentence in report["stray_rows"])
     if not lists:
         return f"<h2>Left out</h2><p>Every MIDI file is in the corpus.</p>{told}"
     box = f'<div class="card">{"".join(lists)}</div>'

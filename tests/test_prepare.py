@@ -584,6 +584,16 @@ def test_a_list_of_ones_own_fixes_the_split_of_a_composition(midi: Path, tmp_pat
     assert set(splits.values()) == {"train"}
 
 
+def test_rows_that_name_no_file_are_told(midi: Path, tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+    table.write_text("path,split\n./a/piece 00.mid,val\nA/piece 02.mid,test\n")
+    report = run(midi, tmp_path / "out", PrepareConfig(workers=1, split_by=str(table)))
+    assert split_of(tmp_path / "out")["a/piece 00.mid"] == "validation"
+    [sentence] = report["stray_rows"]
+    assert sentence.startswith(f"1 of 2 rows of {table} name no file here: 'A/piece 02.mid'")
+    assert "A/piece 02.mid" in (tmp_path / "out" / "report.html").read_text()
+
+
 def test_a_list_of_sources_is_copied_to_each_piece_and_summed(midi: Path, tmp_path: Path) -> None:
     table = tmp_path / "sources.tsv"
     table.write_text(
@@ -608,10 +618,13 @@ def test_a_list_of_sources_is_copied_to_each_piece_and_summed(midi: Path, tmp_pa
         ("name,split\n", "no column 'path'"),
         ("path,split\na/piece 00.mid,best\n", "says split 'best'"),
         ("path,split\na/piece 00.mid\n", "says split ''"),
-        ('path,split\n"abc', "is no table"),
+        ('path,split\n"abc', "is no table .* in line 2"),
+        ("path,split,split\na/piece 00.mid,test,train\n", "two columns 'split'"),
+        ("path,split\na/piece 00.mid,test\na/piece 00.mid,train\n", "into test and into train"),
+        ("path,split\nmidi/a/piece 00.mid,test\n", "No row of the list .* names a MIDI file"),
         (f"path,split\n{'a' * 200_000},train\n", "is no table"),
     ],
-    ids=range(5),
+    ids=range(8),
 )
 def test_a_list_that_cannot_be_used_is_refused(
     text: str, said: str, midi: Path, tmp_path: Path

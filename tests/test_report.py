@@ -165,6 +165,7 @@ def test_a_corpus_of_one_piece_has_a_page_too() -> None:
         "left_out": [],
         "mended": {},
         "other_files": {},
+        "stray_rows": [],
         "composers": {},
         "histograms": {
             "seconds": {"from": [0], "pieces": [1]},

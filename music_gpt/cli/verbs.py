@@ -298,7 +298,12 @@ def _prepared(report: dict[str, Any], out: str) -> str:
     if n_left_out:
         files = "file was" if n_left_out == 1 else "files were"
         lines.append(f"{n_left_out:,} {files} left out; {out}/report.json says why.")
-    return "\n".join([*lines, f"Next: music-gpt train --tokens {out} --out runs/NAME"])
+    lines += report["stray_rows"]
+    if "train" in report["splits"]:
+        lines.append(f"Next: music-gpt train --tokens {out} --out runs/NAME")
+    else:
+        lines.append("No piece is in the training split, so there is nothing to train on.")
+    return "\n".join(lines)
 
 
 def _verified(checked: dict[str, Any], out: str) -> str:

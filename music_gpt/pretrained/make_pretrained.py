@@ -3,7 +3,8 @@
     python music_gpt/pretrained/make_pretrained.py runs/NAME/best.safetensors --tokens DIR
 
 It scores the weights as they are stored (bf16) on the whole validation and test splits, by the
-protocol of `music-gpt evaluate`, writes the file and README.md, and removes the one before.
+protocol of `music-gpt evaluate`, writes the file and README.md, removes the one before, and lays
+the index of the training music beside it, by which the page tells what a take has from there.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from music_gpt.metrics.likelihood import likelihood, mean_nats_of, ngram, slidin
 from music_gpt.network.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.network.model import use_bf16
 from music_gpt.tokens.corpus import Corpus
+from music_gpt.tokens.originality import copy_index
 
 FOLDER = Path(__file__).parent
 LICENCE = "CC BY-SA 4.0"
@@ -55,6 +57,7 @@ def main() -> None:
     for old in FOLDER.glob("*.safetensors"):
         old.unlink()
     save_checkpoint(out, model, card, dtype=torch.bfloat16)
+    copy_index(args.tokens, FOLDER)
     (FOLDER / "README.md").write_text(model_card(card, model.n_parameters), encoding="utf-8")
     sys.stderr.write(f"{out}: {card['validation']}\n")
 
