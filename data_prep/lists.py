@@ -66,24 +66,35 @@ def read_lists(midi: Path, found: Collection, config: PrepareConfig) -> Lists:
             lists.provenance[name] = Provenance(table.stem, MAESTRO_LICENCE, MAESTRO_KIND, composer)
     names = _names_of(found) if config.split_by or config.sources else frozenset()
     if config.split_by:
-        table, own = Path(config.split_by), dict[str, str]()
-        for row in _rows(table, ",", ("path", "split")):
-            name, split = _named(row["path"]), _split_name(row["split"], table, row["path"])
-            if own.setdefault(name, split) != split:
-                raise InputError(
-                    f"The list {table} puts {short(name)} into {own[name]} and into {split}; leave "
-                    "one of the rows."
-                )
-        lists.splits |= own
-        lists.strays += _strays(table, own, names)
+        splits = _splits_in(Path(config.split_by))
+        lists.splits |= splits
+        lists.strays += _strays(config.split_by, splits, names)
     if config.sources:
-        table, origins = Path(config.sources), dict[str, Provenance]()
-        for row in _rows(table, "\t", ("path",)):
-            told = (row.get(column) or "" for column in Provenance._fields)
-            origins[_named(row["path"])] = Provenance(*told)
+        origins = _origins_in(Path(config.sources))
         lists.provenance |= origins
-        lists.strays += _strays(table, origins, names)
+        lists.strays += _strays(config.sources, origins, names)
     return lists
+
+
+def _splits_in(table: Path) -> dict[str, str]:
+    """The split of each file that a person's own list names."""
+    splits: dict[str, str] = {}
+    for row in _rows(table, ",", ("path", "split")):
+        name, split = _named(row["path"]), _split_name(row["split"], table, row["path"])
+        if splits.setdefault(name, split) != split:
+            raise InputError(
+                f"The list {table} puts {short(name)} into {splits[name]} and into {split}; leave "
+                "one of the rows."
+            )
+    return splits
+
+
+def _origins_in(table: Path) -> dict[str, Provenance]:
+    """Where each file comes from that a person's own list names."""
+    return {
+        _named(row["path"]): Provenance(*(row.get(name) or "" for name in Provenance._fields))
+        for row in _rows(table, "\t", ("path",))
+    }
 
 
 def _names_of(found: Collection) -> frozenset[str]:
@@ -97,7 +108,7 @@ def _named(path: str) -> str:
     return _same_name(posixpath.normpath(path)) if path else ""
 
 
-def _strays(table: Path, rows: Mapping[str, object], names: frozenset[str]) -> list[str]:
+def _strays(table: str, rows: Mapping[str, object], names: frozenset[str]) -> list[str]:
     """A sentence on the rows that name no file; `InputError` if none of them does."""
     strays = [name for name in rows if name not in names]
     if not strays:
@@ -117,10 +128,10 @@ def _rows(path: Path, delimiter: str, columns: Sequence[str]) -> Iterator[dict[s
             rows = itertools.chain([head], lines)
             reader = csv.DictReader(rows, delimiter=delimiter, restval="", strict=True)
             reader.fieldnames = [name.strip() for name in reader.fieldnames or []]
-            names = reader.fieldnames
-            if doubled := [name for name in columns if names.count(name) > 1]:
+            named = reader.fieldnames.count
+            if doubled := [name for name in columns if named(name) > 1]:
                 raise InputError(f"The list {path} has two columns {doubled[0]!r}; leave one.")
-            if missing := [name for name in columns if name not in reader.fieldnames]:
+            if missing := [name for name in columns if not named(name)]:
                 raise InputError(
                     f"The list {path} has no column {missing[0]!r}; its first line has to name the "
                     "columns."

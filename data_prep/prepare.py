@@ -31,13 +31,12 @@ from data_prep.split import alike, assign_splits, composition_names, composition
 from music_gpt.config.preparing import PrepareConfig
 from music_gpt.errors import InputError
 from music_gpt.files import locked
-from music_gpt.folders import TOKENS, require_room
+from music_gpt.folders import TOKENS, TOKENS_UNFINISHED, require_room
 from music_gpt.folders import TOKENS_CACHE as CACHE
 from music_gpt.tokens.card import CARD, SPLITS
 from music_gpt.tokens.corpus import (
     PIECES,
     TOKENIZER,
-    UNFINISHED,
     CorpusWriter,
     json_text,
     tokenizer_text,
@@ -50,7 +49,7 @@ REPORT_PAGE = "report.html"
 _OURS = re.compile(
     "|".join(
         [
-            *map(re.escape, (CARD, CACHE, UNFINISHED, TOKENIZER, PIECES)),
+            *map(re.escape, (CARD, CACHE, TOKENS_UNFINISHED, TOKENIZER, PIECES)),
             *map(re.escape, (REPORT, REPORT_PAGE, INDEX_FILE)),
             *(rf"{split}-[0-9]+\.bin|index-{split}\.npy" for split in SPLITS),
         ]

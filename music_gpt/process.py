@@ -32,7 +32,7 @@ def exit_code(work: Callable[[], object]) -> int:
     0, or 2 with one sentence on standard error for what a person can mend, or 130 after Ctrl-C and
     143 after SIGTERM. Meanwhile a standard error that nobody can read ends nothing.
     """
-    with _forgiving_stderr(), _sigterm_interrupts() as came:
+    with _forgiving_stderr(), sigterm_interrupts() as came:
         try:
             work()
         except InputError as error:
@@ -46,7 +46,7 @@ def exit_code(work: Callable[[], object]) -> int:
 
 
 @contextmanager
-def _sigterm_interrupts() -> Iterator[list[int]]:
+def sigterm_interrupts() -> Iterator[list[int]]:
     """SIGTERM raises `Terminated` in this block and is put into the list; unless it is held."""
     came: list[int] = []
     process = os.getpid()

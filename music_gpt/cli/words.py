@@ -78,10 +78,9 @@ def midi_path(out: str) -> Path:
 
 def read_chosen(midi: str, tracks: str | None) -> Piece:
     """The piece in the file `midi`; says which of its tracks it is, if it is not all of them."""
-    from music_gpt.midi.piece import read_piece
+    from music_gpt.midi.piece import read_piece, track_keys
 
-    wanted = None if tracks is None else [key for key in tracks.split(",") if key.strip()]
-    piece = read_piece(midi, tracks=wanted)
+    piece = read_piece(midi, tracks=track_keys(tracks))
     if not all(track.used for track in piece.tracks):
         used, others = (
             ", ".join(str(track) for track in piece.tracks if track.used == its)

@@ -63,16 +63,9 @@ class ModelConfig:
         check_fields(self, ("d_model", "d_ff", "n_heads", "n_kv_heads", "vocab_size"), whole, 1)
         check_fields(self, ("n_layers",), whole, 1, MAX_LAYERS)
         check_fields(self, ("context",), whole, 2, MAX_CONTEXT)
-        divides, allowed = (
-            self.d_model % self.n_heads == 0,
-            f"a divisor of d_model ({self.d_model})",
-        )
-        require(divides, "n_heads", self.n_heads, allowed)
-        divides, allowed = (
-            self.n_heads % self.n_kv_heads == 0,
-            f"a divisor of n_heads ({self.n_heads})",
-        )
-        require(divides, "n_kv_heads", self.n_kv_heads, allowed)
+        for name, of in (("n_heads", "d_model"), ("n_kv_heads", "n_heads")):
+            part, all_ = getattr(self, name), getattr(self, of)
+            require(all_ % part == 0, name, part, f"a divisor of {of} ({all_})")
         turns = self.positions != "rope" or self.d_head % 2 == 0
         require(turns, "d_model / n_heads", self.d_head, "even for rotary positions")
         check_fields(self, ("init_std",), number, 0, 1)

@@ -85,6 +85,15 @@ PieceLike: TypeAlias = "Piece | PrettyMIDI | str | Path | bytes | Notes"
 # ------------------------------------------------------------------------------- file -> piece
 
 
+def track_keys(text: str | None) -> list[int | str] | None:
+    """The tracks that a person has typed, for `read_piece`: numbers or names, commas between them.
+
+    >>> track_keys("0, Left hand")
+    ['0', ' Left hand']
+    """
+    return None if text is None else [key for key in text.split(",") if key.strip()]
+
+
 def read_piece(
     source: str | Path | bytes,
     *,

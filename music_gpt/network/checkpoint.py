@@ -22,7 +22,7 @@ from music_gpt.config.model import ModelConfig
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, is_file, plain_errors, shown, whole_file
 from music_gpt.folders import RUN, what_is
-from music_gpt.network.model import GPT, state_shapes
+from music_gpt.network.model import GPT, all_finite, state_shapes
 from music_gpt.tokens.corpus import sha256_of
 from music_gpt.tokens.events import vocabulary_hash
 
@@ -100,7 +100,7 @@ def load_checkpoint(path: str | Path | None = None) -> tuple[GPT, dict[str, Any]
             state = {name: file.get_tensor(name).float() for name in shapes}
     except (OSError, SafetensorError) as error:
         raise InputError(_foreign(path, str(error))) from error
-    if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
+    if not all_finite(state.values()):
         raise InputError(_foreign(path, "some of its weights are no numbers"))
     return _filled(config, state), {**about["card"], "file": path.name, "sha256": sha256_of(path)}
 

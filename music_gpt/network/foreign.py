@@ -26,7 +26,7 @@ from music_gpt.errors import InputError
 from music_gpt.files import as_path, require_file, shown
 from music_gpt.network.checkpoint import MAX_PARAMETERS
 from music_gpt.network.hugging_face import GPT2_NAMES, KINDS, Weights
-from music_gpt.network.model import GPT, state_shapes
+from music_gpt.network.model import GPT, all_finite, state_shapes
 from music_gpt.tokens.corpus import sha256_of
 
 MUSIC_TRANSFORMER_NAMES = {
@@ -88,7 +88,7 @@ def import_weights(path: str | Path, source: str, n_heads: int = 8) -> tuple[GPT
         ) from error
     model = GPT(config)
     model.load_state_dict(weights)
-    if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
+    if not all_finite(model.parameters()):
         raise InputError(
             f"{shown(path)} has weights that are no finite numbers, so its training had failed; "
             "give the file of another step."

@@ -12,6 +12,7 @@ Starcoder2, with learned positions what it calls GPT-2.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import cast
 
 import torch
@@ -343,6 +344,15 @@ def state_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         parts |= {f"blocks.{layer}.{name}": part for name, part in block.items()}
     weights = {f"{name}.weight": shape for name, (shape, _) in parts.items()}
     return weights | {f"{name}.bias": shape[:1] for name, (shape, bias) in parts.items() if bias}
+
+
+def all_finite(tensors: Iterable[Tensor]) -> bool:
+    """Whether every number in the tensors is finite.
+
+    >>> all_finite([torch.zeros(2), torch.tensor([1.0, math.nan])])
+    False
+    """
+    return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
 
 def token_nats(logits: Tensor, targets: Tensor, ignore: int) -> tuple[Tensor, Tensor]:

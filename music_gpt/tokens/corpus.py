@@ -49,7 +49,6 @@ INDEX = np.dtype(
 )
 TOKENIZER = "tokenizer.json"
 PIECES = "pieces.jsonl"
-UNFINISHED = TOKENS_UNFINISHED
 
 MOST_FILE_BYTES = 1 << 42
 """Of any file in the folder."""
@@ -216,7 +215,7 @@ class CorpusWriter:
     def __init__(self, path: str | Path, *, shard_tokens: int = SHARD_TOKENS) -> None:
         self.path = Path(path)
         self.shard_tokens = shard_tokens
-        self._beside = self.path / UNFINISHED
+        self._beside = self.path / TOKENS_UNFINISHED
         shutil.rmtree(self._beside, ignore_errors=True)
         self._beside.mkdir(parents=True)
         self._splits = {name: _SplitWriter(self._beside, name, shard_tokens) for name in SPLITS}

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from music_gpt.errors import InputError
 from music_gpt.network.checkpoint import save_checkpoint
-from music_gpt.network.model import GPT
+from music_gpt.network.model import GPT, all_finite
 from music_gpt.tokens.data import Windows
 from music_gpt.tokens.events import NOTE_OFF
 from music_gpt.training.clock import RunningClock
@@ -225,7 +225,7 @@ class Keeper(pl.Callback):
         self._keep(LAST_WEIGHTS, module)
 
     def _require_finite_weights(self, module: Training) -> None:
-        if not all(bool(tensor.isfinite().all()) for tensor in module.model.state_dict().values()):
+        if not all_finite(module.model.state_dict().values()):
             self._require_finite(math.nan, module)
 
     def _require_finite(self, value: float, module: Training) -> None:

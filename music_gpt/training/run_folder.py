@@ -28,14 +28,13 @@ from typing import Any, cast
 
 import torch
 import yaml  # type: ignore[import-untyped] # a part of Lightning's and jsonargparse's own needs
-from torch import Tensor
 
 from music_gpt.config.model import ModelConfig
 from music_gpt.config.training import OptimConfig, RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import plain_errors, whole_file
 from music_gpt.folders import RUN, RUN_CONFIG, require_room, what_is
-from music_gpt.network.model import GPT, state_shapes
+from music_gpt.network.model import GPT, all_finite, state_shapes
 from music_gpt.tokens.originality import INDEX_FILE
 from music_gpt.training.optimizer import Muon, MuonAdamW
 
@@ -224,15 +223,14 @@ def _check_state(state: Mapping[str, Any]) -> None:
     for weights in [state["model"]] + [state["ema"]] * (state["ema"] is not None):
         shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         _require(shapes == state_shapes(network), "shapes of the weights")
-        _require(_finite(weights), "weights")
+        _require(all_finite(weights.values()), "weights")
     _check_momenta(state["optimizer"], network, OptimConfig(optimizer=told["optim"]["optimizer"]))
 
 
 def _check_momenta(state: dict[str, Any], network: ModelConfig, optim: OptimConfig) -> None:
     """The same for the state of the optimiser."""
-    _require(
-        all(_finite(held) for part in state["parts"] for held in part["state"].values()), "momenta"
-    )
+    held_by_all = [held for part in state["parts"] for held in part["state"].values()]
+    _require(all(all_finite(held.values()) for held in held_by_all), "momenta")
     with torch.device("meta"):  # shapes without memory
         optimizer = MuonAdamW(GPT(network), optim)
     optimizer.load_state_dict(state)
@@ -247,7 +245,3 @@ def _check_momenta(state: dict[str, Any], network: ModelConfig, optim: OptimConf
 def _require(holds: bool, what: str) -> None:
     if not holds:
         raise _DamagedError(what)
-
-
-def _finite(tensors: Mapping[str, Tensor]) -> bool:
-    return all(bool(tensor.isfinite().all()) for tensor in tensors.values())

@@ -174,7 +174,7 @@ class Desk:
                 variations=wish.variations,
                 prompt_seconds=words["prompt_seconds"],
                 prompt_end_seconds=words["prompt_end_seconds"],
-                tracks=read_tracks(words["tracks"]) if prompt is None else None,
+                tracks=midi.track_keys(words["tracks"]) if prompt is None else None,
                 include_prompt=not words["continuation_only"],
                 end=wish.end,
                 **asdict(wish.sampling),
@@ -230,16 +230,7 @@ def show(
 
 def read_prompt(path: str, tracks: str | None) -> midi.Piece:
     """The piece in a file that was sent, of these tracks."""
-    return midi.read_piece(path, tracks=read_tracks(tracks), limits=LIMITS)
-
-
-def read_tracks(text: str | None) -> list[int | str] | None:
-    """Numbers or names of tracks, as they stand on the command line.
-
-    >>> read_tracks("0, Left hand")
-    ['0', ' Left hand']
-    """
-    return None if text is None else [key for key in text.split(",") if key.strip()]
+    return midi.read_piece(path, tracks=midi.track_keys(tracks), limits=LIMITS)
 
 
 def notice(error: InputError) -> None:

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,6 +21,7 @@ from gradio.components.api_component import Api
 from music_gpt.composing.pianist import Pianist
 from music_gpt.config.sampling import SAMPLING_PRESETS
 from music_gpt.errors import InputError
+from music_gpt.process import sigterm_interrupts
 from music_gpt.ui import bounds
 from music_gpt.ui.desk import NOTHING, Desk
 from music_gpt.ui.door import GuardedBlocks
@@ -330,7 +328,7 @@ def launch(
     options = launch_options(host=host, port=port, share=share, auth=auth)
     page = None
     try:
-        with an_interrupt_from(signal.SIGTERM):
+        with sigterm_interrupts():
             page = build_page(pianist)
             page.launch(**options, prevent_thread_lock=True)
             sys.stderr.write(f"The page is open at {page.local_url} (Ctrl-C closes it).\n")
@@ -355,16 +353,3 @@ def close(page: gr.Blocks) -> None:
     if server is not None:
         server.config.timeout_graceful_shutdown = PATIENCE_SECONDS
     page.close(verbose=False)
-
-
-@contextmanager
-def an_interrupt_from(number: signal.Signals) -> Iterator[None]:
-    """Let a signal end the program as Ctrl-C does, so that it tidies up behind it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread hears signals
-        return
-    before = signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
