@@ -5,8 +5,8 @@
 Every way trains a network of one size (4 blocks of 256/1024, 4 heads) on one CPU thread, with the
 arithmetic that `--train.precision auto` chooses here, on equally many tokens in steps of one size:
 
-ours       `music_gpt.training.run.train` with the recipe of `configs/`: short passages first, for the
-           likelihood; for the speed the whole context at once, as the others have it
+ours       `music_gpt.training.run.train` with the recipe of `configs/`: short passages first; for
+           the speed the whole context at once, as the others have it
 chapter14  the recipe of chapter 14 of "Learn Generative AI with PyTorch" in a plain loop: the first
            2,048 tokens of each file, Adam at 1e-4, learned positions, dropout 0.1, no augmentation
 trainer    GPT2LMHeadModel under the Trainer of transformers, all at its defaults (AdamW at 5e-5
