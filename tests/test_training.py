@@ -154,6 +154,20 @@ def test_utilisation_is_what_the_network_needs_by_what_the_devices_can_do(
     assert "MFU" in progress._line(read_log(tmp_path / "run")[0], "", 0.5)
 
 
+def test_the_need_of_a_network_that_sees_short_passages_is_that_of_short_passages(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callback, "peak_flops", lambda _: 1e9)
+    data = {"first_context": 8, "context_warmup": 1.0}
+    train(tokens, tmp_path / "run", run_config(data=data, max_steps=8, validate_every_steps=2))
+    model, needs = GPT(run_config().model), []
+    for row in log_of(tmp_path / "run"):
+        needs.append(1e9 * float(row["mfu"]) / float(row["tokens_per_second"]))
+    lengths = (8, 8, 16, 16)  # of the second step, the fourth, the sixth and the eighth
+    expected = [model.flops_per_token(length) for length in lengths]
+    assert needs == pytest.approx(expected, rel=5e-3)
+
+
 def test_a_listener_hears_the_kept_weights_and_changes_nothing(
     tokens: Path, tmp_path: Path
 ) -> None:
@@ -218,6 +232,29 @@ def test_a_run_bound_by_minutes_ends_cooled_down(tokens: Path, tmp_path: Path) -
     assert result["finished"]
     assert result["minutes"] >= 0.04
     assert float(log_of(tmp_path / "run")[-1]["learning_rate_factor"]) < 0.2
+
+
+def test_all_processes_take_a_step_at_the_time_that_they_agreed_on(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agreed, stepped = [0.0], list[float]()
+    before_step = Training.on_before_optimizer_step
+
+    def with_one_ahead(_: Any, values: list[float], how: str) -> list[float]:
+        if how != "max":
+            return values
+        agreed.append(values[0] + 100.0)
+        return [agreed[-1], *values[1:]]
+
+    def seen(self: Training, optimizer: torch.optim.Optimizer) -> None:
+        stepped.append(self.seconds)
+        before_step(self, optimizer)
+
+    monkeypatch.setattr(callback, "_over_ranks", with_one_ahead)
+    monkeypatch.setattr(Training, "on_before_optimizer_step", seen)
+    config = run_config(max_minutes=8.0, accumulate=2, validate_every_steps=2)
+    assert train(tokens, tmp_path / "run", config)["steps"] == 5
+    assert stepped == agreed[:-1]
 
 
 @pytest.mark.parametrize("where", ["in a step", "in a measurement"])
@@ -370,6 +407,17 @@ def test_a_resumed_run_keeps_the_best_of_before(
         train(tokens, tmp_path / "run", config)
     train(tokens, tmp_path / "run", config, resume=True)
     assert load_checkpoint(tmp_path / "run" / "best.safetensors")[1]["steps"] == 5
+
+
+@pytest.mark.parametrize(("step", "measured"), [(2, False), (4, False), (3, True)])
+def test_the_weights_of_a_stopped_run_tell_a_figure_if_it_is_theirs(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, measured: bool
+) -> None:
+    at_step(step, interrupt, monkeypatch)
+    train(tokens, tmp_path / "run", run_config(max_steps=8, validate_every_steps=3))
+    card = load_checkpoint(tmp_path / "run" / "last.safetensors")[1]
+    assert card["steps"] == step
+    assert (card["quick_validation_nats_per_token"] is not None) == measured
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from torch import Tensor
 from music_gpt.errors import InputError
 from music_gpt.network.checkpoint import save_checkpoint
 from music_gpt.network.model import GPT, all_finite
+from music_gpt.printable import shown
 from music_gpt.tokens.data import Windows
 from music_gpt.tokens.events import NOTE_OFF
 from music_gpt.training.clock import RunningClock
@@ -51,6 +52,7 @@ class Keeper(pl.Callback):
         self.listener, self.about = listener, dict(about or {})
         self.best = float(resume.get("best", math.inf))
         self.measured = float(resume.get("measured", math.nan))
+        self.measured_at = resume.get("measured_at", 0)
         self.stop_reason = ""
         self.signals = StopSignals()
         self.clock = RunningClock()
@@ -107,14 +109,18 @@ class Keeper(pl.Callback):
         module = cast(Training, pl_module)
         module.batches_done += 1
         module.tokens += (batch.numel() - batch.shape[0]) * trainer.world_size
-        self._count_time(module)
         if (batch_idx + 1) % module.config.train.accumulate:
             return
         module.step += 1
+        # only here: from one step to the next all processes have the time that they agree on
+        self._count_time(module)
         if module.ema is not None:
             module.ema.update(module.model)
         self._after_step(trainer, module)
-        self._count_time(module)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Count what the last measurement took."""
+        self._count_time(cast(Training, pl_module))
 
     # the parts of a step's end
 
@@ -126,7 +132,7 @@ class Keeper(pl.Callback):
     def _after_step(self, trainer: pl.Trainer, module: Training) -> None:
         settings = module.config.train
         due = self.clock.seconds() - self._last_save > 60.0 * settings.save_every_minutes
-        # all processes have to go by one clock, and to leave the loop together
+        # all processes have to go by one clock, which sets their learning rates, and end together
         signs = [module.seconds, float(bool(self.signals.received)), float(due)]
         module.seconds, stopped, due_somewhere = _over_ranks(trainer, signs, "max")
         done = module.progress >= 1.0
@@ -159,6 +165,7 @@ class Keeper(pl.Callback):
         if validating:
             self._require_finite_weights(module)
             self.measured = loss if self.validation is None else nats.per_token
+            self.measured_at = module.step
             if self.measured < self.best and trainer.is_global_zero:
                 self._keep(BEST_WEIGHTS, module)
             self.best = min(self.best, self.measured)
@@ -179,7 +186,7 @@ class Keeper(pl.Callback):
             learning_rate_factor=module.lr_factor,
             gradient_norm=float(module.gradient_norm),
             tokens_per_second=speed,
-            mfu=speed * module.model.flops_per_token() / self._peak,
+            mfu=speed * module.model.flops_per_token(module.context) / self._peak,
         )
 
     def _tell(self, module: Training, *, measuring: bool, done: bool) -> None:
@@ -201,6 +208,7 @@ class Keeper(pl.Callback):
             "optimizer": trainer.optimizers[0].state_dict(),
             "best": self.best,
             "measured": self.measured,
+            "measured_at": self.measured_at,
             "config": module.config.to_dict(),
             "tokens_sha256": self.card["tokens_sha256"],
             "rng": torch.get_rng_state(),
@@ -208,14 +216,13 @@ class Keeper(pl.Callback):
         write_resume_point(self.run, state)
 
     def _keep(self, name: str, module: Training) -> None:
+        is_of_these = self.validation is not None and self.measured_at == module.step
         card = {
             **self.card,
             "steps": module.step,
             "tokens_seen": module.tokens,
             "minutes": round(module.seconds / 60, 1),
-            "quick_validation_nats_per_token": (
-                None if self.validation is None else round(self.measured, 4)
-            ),
+            "quick_validation_nats_per_token": round(self.measured, 4) if is_of_these else None,
         }
         with going_on_later():
             save_checkpoint(self.run / name, module.model, card, weights=module.weights())
@@ -233,7 +240,7 @@ class Keeper(pl.Callback):
             return
         way_out = "start again with"
         if (self.run / LAST).exists():
-            way_out = f"the last good checkpoint in {self.run} was kept, so --resume it with"
+            way_out = f"the last good checkpoint in {shown(self.run)} was kept, so --resume it with"
         raise InputError(
             f"The training diverged at step {module.step} (the loss is {value}); {way_out} a lower "
             "--optim.muon_lr and --optim.adamw_lr, or a lower --optim.clip."

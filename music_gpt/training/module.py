@@ -30,7 +30,8 @@ class Training(pl.LightningModule):
     """What Lightning drives: the network, one step, and how far the run is.
 
     `progress` (0 to 1) follows the steps or the clock, whichever bound is given and nearer its end.
-    `tokens` counts targets, padding included.
+    `tokens` counts targets, padding included; `context` (in tokens), `lr_factor` and
+    `gradient_norm` are those of the last step.
     """
 
     def __init__(self, model: GPT, config: RunConfig, batches_per_epoch: float) -> None:
@@ -40,7 +41,7 @@ class Training(pl.LightningModule):
         self.n_steps = _planned_steps(config, batches_per_epoch)
         self.step, self.batches_done, self.tokens, self.seconds = 0, 0, 0, 0.0
         self.ema = EMA(model, config.optim.ema) if config.optim.ema else None
-        self.lr_factor, self.gradient_norm = 0.0, torch.zeros(())
+        self.context, self.lr_factor, self.gradient_norm = 0, 0.0, torch.zeros(())
         self.loss_sum, self.loss_count = torch.zeros(()), 0
 
     @property
@@ -61,7 +62,7 @@ class Training(pl.LightningModule):
 
     def training_step(self, batch: Tensor, _: int) -> Tensor:
         """batch (B, T + 1) -> mean nats per token over the targets that are no padding."""
-        size = context_at(self.config, self.progress)
+        size = self.context = context_at(self.config, self.progress)
         if size < self.config.model.context:  # the last token of a window heads the next one
             batch = batch.unfold(1, size + 1, size).flatten(0, 1)  # (B T / size, size + 1)
         nats, count = self.nats(batch)
