@@ -60,7 +60,7 @@ class Row:
 PLAIN = {"stretch": 0.0, "velocity_bins": 0}
 
 ROWS = [
-    Row("base", "the recipe, as in `configs/small.yaml`"),
+    Row("base", "the recipe: the defaults, and short passages for half of the run"),
     Row("seed-2", "another seed: what chance is worth", train={"seed": 2}),
     Row("transposition", "transposition only", data=PLAIN),
     Row("no-augmentation", "no augmentation", data=PLAIN | {"transpose": 0}),

@@ -100,7 +100,7 @@ class TrainConfig:
     max_minutes: float = 0.0
     """Minutes of training after which the run ends, cooled down; 0 for no such bound."""
     accumulate: int = 1
-    """Batches whose gradients are summed before a step."""
+    """Batches of whose gradients a step takes the mean."""
     validate_every_steps: int = 500
     """Steps between two measurements on the validation split."""
     validate_tokens: int = 131_072

@@ -183,8 +183,8 @@ def density(values: Floats, low: float, high: float) -> Floats:
     """Density of `values` on `GRID` points from `low` to `high`, smoothed by a Gaussian kernel.
 
     The kernel's width is by Scott's rule, as in SciPy's `gaussian_kde`, and no less than four
-    points of the grid. The values are first shared out to the grid, which is exact for its purpose
-    and takes no longer for a million distances than for a thousand.
+    points of the grid. The values are first shared out to the grid, which moves the density by less
+    than the kernel smooths it, and takes no longer for a million distances than for a thousand.
     """
     step = (high - low) / (GRID - 1)
     width = max(float(values.std(ddof=1)) * len(values) ** -0.2, 4 * step)
