@@ -21,7 +21,8 @@ import numpy.typing as npt
 
 from music_gpt.config.preparing import MidiLimits
 from music_gpt.errors import InputError
-from music_gpt.files import is_folder, open_regular, shown
+from music_gpt.files import is_folder, open_regular
+from music_gpt.printable import printable_name, shown
 
 MAX_BYTES = MidiLimits().max_bytes
 """A larger file would not be read, so it is not looked into either."""
@@ -74,11 +75,11 @@ class Files(Sequence[MidiFile]):
 
     def name(self, i: int) -> str:
         """Name of one file, for people and for lists."""
-        return printable(self.paths[i])
+        return printable_name(self.paths[i])
 
     def names(self) -> Iterator[str]:
         """The name of each file."""
-        return map(printable, self.paths)
+        return map(printable_name, self.paths)
 
 
 @dataclass(frozen=True)
@@ -117,31 +118,24 @@ def collect(
     candidates: list[str] = []
     for path in _walk(folder, skip, found):
         if not path.name.lower().endswith(SUFFIXES):
-            found.others[path.suffix.lower()] += 1
+            found.others[printable_name(path.suffix.lower())] += 1
             if fnmatch(path.name, "maestro-v*.csv"):
                 found.maestro_tables.append(path)
             continue
         below = path.relative_to(folder).as_posix()
         reason = _why_not(path, below)
         if reason:
-            found.left_out.append(LeftOut(printable(below), *reason))
+            found.left_out.append(LeftOut(printable_name(below), *reason))
         else:
             candidates.append(below)
-    _read_checksums(sorted(candidates, key=printable), found, progress)
+    _read_checksums(sorted(candidates, key=printable_name), found, progress)
     if not len(found.files):
         raise InputError(
-            f"There is no readable MIDI file ({', '.join(SUFFIXES)}) in {folder}; give the folder "
-            "that holds them."
+            f"There is no readable MIDI file ({', '.join(SUFFIXES)}) in {shown(folder)}; give the "
+            "folder that holds them."
         )
     found.left_out.sort(key=lambda left: left.name)
     return found
-
-
-def printable(name: str) -> str:
-    """The name with bytes that are not UTF-8 written out, so that it fits into a JSON file."""
-    if name.isascii():
-        return name
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _walk(folder: Path, skip: Path | None, found: Collection) -> Iterator[Path]:
@@ -150,7 +144,7 @@ def _walk(folder: Path, skip: Path | None, found: Collection) -> Iterator[Path]:
     seen: set[str] = set()
 
     def unreadable(error: OSError) -> None:
-        name = printable(Path(error.filename).relative_to(folder).as_posix())
+        name = printable_name(Path(error.filename).relative_to(folder).as_posix())
         reason = f"This folder cannot be opened ({error.strerror})."
         found.left_out.append(LeftOut(name, "unreadable", reason))
 
@@ -185,7 +179,7 @@ def _read_checksums(paths: list[str], found: Collection, progress: Progress | No
     for first, sums in _checksums(found.files.folder, paths):
         for i, (digest, problem) in enumerate(sums, start=first):
             if problem:
-                found.left_out.append(LeftOut(printable(paths[i]), "unreadable", problem))
+                found.left_out.append(LeftOut(printable_name(paths[i]), "unreadable", problem))
             readable[i], digests[i] = not problem, digest
         if progress:
             progress("looking", first + len(sums), len(paths))

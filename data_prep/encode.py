@@ -26,6 +26,7 @@ from music_gpt.files import opened, whole_file
 from music_gpt.midi.files import read_file
 from music_gpt.midi.piece import DEFAULT_LIMITS, read_piece
 from music_gpt.notes import Notes
+from music_gpt.printable import shown
 from music_gpt.tokens import events
 from music_gpt.tokens.corpus import IDS
 from music_gpt.tokens.events import (
@@ -210,7 +211,7 @@ def load_chunk(chunk: Path, what: str) -> npt.NDArray[Any]:
 def require_whole(chunk: Path) -> None:
     """Raise `InputError` unless every array of a chunk is there as it was written."""
     if _load(chunk, ARRAYS)["facts"].dtype != FACTS:
-        raise InputError(f"{chunk} holds something else; run the same command again.")
+        raise InputError(f"{shown(chunk)} holds something else; run the same command again.")
 
 
 def _load(chunk: Path, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
@@ -219,7 +220,8 @@ def _load(chunk: Path, names: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
             return read_arrays(file, names)
     except ValueError as error:
         raise InputError(
-            f"{chunk} is damaged or gone, since this command began; run the same command again."
+            f"{shown(chunk)} is damaged or gone, since this command began; run the same command "
+            "again."
         ) from error
 
 

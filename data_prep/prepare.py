@@ -33,6 +33,7 @@ from music_gpt.errors import InputError
 from music_gpt.files import locked
 from music_gpt.folders import TOKENS, TOKENS_UNFINISHED, require_room
 from music_gpt.folders import TOKENS_CACHE as CACHE
+from music_gpt.printable import printable_name, shown
 from music_gpt.tokens.card import CARD, SPLITS
 from music_gpt.tokens.corpus import (
     PIECES,
@@ -216,7 +217,7 @@ def _card(outcome: Outcome, config: PrepareConfig, report: dict[str, Any]) -> di
     settings = dataclasses.asdict(config)
     del settings["workers"]  # it decides how long it takes, not what comes out
     for name in ("split_by", "sources"):
-        settings[name] = Path(settings[name]).name
+        settings[name] = printable_name(Path(settings[name]).name)
     summary = ("midi_files", "pieces", "compositions", "left_out_counts")
     return {
         "sources": _totals(outcome, "source", "licence"),
@@ -246,7 +247,7 @@ def _nothing_left(midi: Path, left_out: Sequence[LeftOut]) -> str:
     counts = Counter(left.kind for left in left_out)
     reasons = ", ".join(f"{n} {kind}" for kind, n in counts.most_common())
     return (
-        f"No piece of {midi} is left ({reasons}), for example {left_out[0].name}: "
+        f"No piece of {shown(midi)} is left ({reasons}), for example {left_out[0].name}: "
         f"{left_out[0].reason}"
     )
 
@@ -261,8 +262,8 @@ def _writing_to(out: Path) -> Iterator[None]:
         raise KeyboardInterrupt(str(stopped) or kept) from None
     except OSError as error:
         raise InputError(
-            f"The tokens folder {out} cannot be written ({error.strerror}); choose a folder on a "
-            "disk with room, where you may write."
+            f"The tokens folder {shown(out)} cannot be written ({error.strerror}); choose a folder "
+            "on a disk with room, where you may write."
         ) from error
 
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from music_gpt.errors import InputError
 from music_gpt.files import plain_errors
+from music_gpt.printable import shown
 from music_gpt.tokens.card import CARD
 from music_gpt.tokens.corpus import PIECES, TOKENIZER, Corpus, Split
 
@@ -63,7 +64,7 @@ def require_streaming(out: str | Path) -> None:
     with plain_errors(out):
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise InputError(
-                f"{out} exists and is not an empty folder; choose a new one for LitData."
+                f"{shown(out)} exists and is not an empty folder; choose a new one for LitData."
             )
     if importlib.util.find_spec("litdata") is None:
         raise InputError("LitData is not installed; run `pip install 'music_gpt[litdata]'` first.")

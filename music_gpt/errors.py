@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from music_gpt.printable import printable_text
+
 
 class InputError(ValueError):
     """Something that was given is not usable, and the person who gave it can mend it.
@@ -10,3 +12,6 @@ class InputError(ValueError):
     The command line prints it and exits 2, the page shows it as a notice; every other exception
     is a fault of the program and keeps its traceback.
     """
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(printable_text(sentence))  # whatever it names, it is one line

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from music_gpt.errors import InputError
+from music_gpt.printable import shown
 
 LOCK = ".lock"
 _PART = ".part-"
@@ -237,12 +238,6 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def shown(path: Path) -> str:
-    """The path, or its ends where it is too long to be read."""
-    text = str(path)
-    return text if len(text) <= 200 else f"{text[:80]}...{text[-40:]}"
-
-
 # --- one run at a time ------------------------------------------------------------------------
 
 
@@ -258,8 +253,8 @@ def locked(folder: Path, verb: str) -> Iterator[None]:
     with file:
         if not _lock(file):
             raise InputError(
-                f"Another `music-gpt {verb}` is writing to {folder}; wait until it has ended, or "
-                "choose another folder."
+                f"Another `music-gpt {verb}` is writing to {shown(folder)}; wait until it has "
+                "ended, or choose another folder."
             )
         yield
 

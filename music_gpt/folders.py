@@ -12,6 +12,7 @@ from pathlib import Path
 
 from music_gpt.errors import InputError
 from music_gpt.files import LOCK, is_folder, open_regular, plain_errors
+from music_gpt.printable import shown
 
 TOKENS, RUN, EXPORT = "a tokens folder", "the folder of a run", "an export for transformers"
 """The kinds of folders, as sentences name them."""
@@ -68,10 +69,12 @@ def require_room(folder: Path, kind: str, names: re.Pattern[str]) -> None:
     found = what_is(folder)
     if found not in ("", kind):
         raise InputError(
-            f"{folder} is {found}, so {kind} cannot be made of it; choose a new or empty folder."
+            f"{shown(folder)} is {found}, so {kind} cannot be made of it; choose a new or empty "
+            "folder."
         )
     foreign = [name for name in held if not (found and names.fullmatch(name))]
     if foreign:
         raise InputError(
-            f"The folder {folder} holds other files ({foreign[0]}); choose a new or empty folder."
+            f"The folder {shown(folder)} holds other files ({shown(foreign[0])}); choose a new or "
+            "empty folder."
         )

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import TextIO, cast
 
 from music_gpt.errors import InputError
+from music_gpt.printable import printable_text
 
 EXIT_MENDABLE = 2
 EXIT_INTERRUPTED = 130
@@ -36,10 +37,10 @@ def exit_code(work: Callable[[], object]) -> int:
         try:
             work()
         except InputError as error:
-            sys.stderr.write(f"music-gpt: {error}\n")
+            say(f"music-gpt: {error}")
             return EXIT_MENDABLE
         except KeyboardInterrupt as interrupt:
-            sys.stderr.write(f"music-gpt: {str(interrupt) or 'Interrupted.'}\n")
+            say(f"music-gpt: {str(interrupt) or 'Interrupted.'}")
             terminated = came or isinstance(interrupt, Terminated)
             return EXIT_TERMINATED if terminated else EXIT_INTERRUPTED
         return 0
@@ -70,6 +71,11 @@ def sigterm_interrupts() -> Iterator[list[int]]:
 
 
 # --- what is told -----------------------------------------------------------------------------
+
+
+def say(text: str) -> None:
+    """Lines for people, to standard error; nothing in them moves the cursor."""
+    sys.stderr.write("\n".join(map(printable_text, text.split("\n"))) + "\n")
 
 
 def print_out(text: str) -> None:

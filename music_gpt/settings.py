@@ -19,6 +19,7 @@ from music_gpt.config.model import ModelConfig
 from music_gpt.config.training import DataConfig, OptimConfig, RunConfig, TrainConfig
 from music_gpt.errors import InputError
 from music_gpt.files import read_text
+from music_gpt.printable import shown
 
 SECTIONS = {"model": ModelConfig, "data": DataConfig, "optim": OptimConfig, "train": TrainConfig}
 """Part of a YAML file -> its knobs."""
@@ -34,18 +35,18 @@ def read_settings(file: Path, known: set[str]) -> dict[str, Any]:
     """
     told = "see `music-gpt train --help` and configs/"
     if not os.path.lexists(file):
-        raise InputError(f"--config: there is no file '{file}' of settings; {told}.")
+        raise InputError(f"--config: there is no file '{shown(file)}' of settings; {told}.")
     text = read_text(file, MAX_BYTES, "a YAML file")
-    settings = read_yaml(f"--config: {file}", text)
-    _check_names(f"{file}", settings, known | set(SECTIONS))
+    settings = read_yaml(f"--config: {shown(file)}", text)
+    _check_names(f"{shown(file)}", settings, known | set(SECTIONS))
     for name, config in SECTIONS.items():
         if name in settings:
             knobs = {f.name for f in dataclasses.fields(config)}
-            _check_names(f"{file}: {name}", settings[name], knobs)
+            _check_names(f"{shown(file)}: {name}", settings[name], knobs)
     try:
         run_config(settings)
     except InputError as error:
-        raise InputError(f"{file}: {error}") from error
+        raise InputError(f"{shown(file)}: {error}") from error
     return dict(settings)
 
 

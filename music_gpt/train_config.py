@@ -23,6 +23,7 @@ from typing import Any
 from music_gpt.config.training import RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import whole_file
+from music_gpt.printable import shown
 from music_gpt.process import exit_code, print_out
 from music_gpt.settings import SECTIONS, read_settings, read_yaml, run_config
 
@@ -72,7 +73,7 @@ def read_config(file: Path, knobs: dict[str, str], max_minutes: float | None = N
         )
         if name not in known:
             raise InputError(
-                f"There is no setting {flag}; the settings are those in {file.parent}."
+                f"There is no setting {flag}; the settings are those in {shown(file.parent)}."
             )
         settings.setdefault(section, {})[name] = read_yaml(flag, value)
     if max_minutes is not None:

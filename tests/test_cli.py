@@ -230,6 +230,28 @@ def test_an_empty_name_is_refused_by_its_flag(call: Any, verb: str, flag: str) -
     refused(call(*verb.split(), *typed), f"{flag} is empty; give a value")
 
 
+@pytest.mark.parametrize(("verb", "flag"), [(v, flag) for v in TEXTS for flag in TEXTS[v]])
+def test_a_name_that_would_act_on_the_terminal_is_told_as_it_is_spelled(
+    call: Any, verb: str, flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = {name: "\x1b[2J\r\n\u2028" if name == flag else "x" for name in TEXTS[verb]}
+    said = call(*verb.split(), *(f"{n}={w}" if n[0] == "-" else w for n, w in words.items()))
+    assert said.code == 2
+    assert said.err.removesuffix("\n").isprintable()
+
+
+def test_what_is_written_under_such_a_name_is_told_so_too(
+    call: Any, midi_folder: Path, tmp_path: Path
+) -> None:
+    said = call("render", midi_folder / "piece-1.mid", "--out", tmp_path / "\x1b[2J\n.wav")
+    assert said.code == 0
+    assert said.err.startswith(rf"{tmp_path}{os.sep}\x1b[2J\x0a.wav: ")
+    said = call("prepare", "--midi", midi_folder, "--out", tmp_path / "\x1b[2J", "--workers=1")
+    assert rf"--tokens {tmp_path}{os.sep}\x1b[2J --out" in said.err
+    assert "\x1b" not in said.err
+
+
 def test_a_system_that_refuses_a_long_name_is_a_sentence(
     call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

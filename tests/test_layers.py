@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "music_gpt"
 
 READING_ORDER = [
-    *("errors", "process", "arrays", "files", "folders", "checking", "keys"),
+    *("printable", "errors", "process", "arrays", "files", "folders", "checking", "keys"),
     *("config.model", "config.training", "config.preparing", "config.sampling"),
     *("settings", "hashing", "notes"),
     *("report.html", "report.drawing"),

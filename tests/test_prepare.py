@@ -612,6 +612,25 @@ def test_a_list_of_sources_is_copied_to_each_piece_and_summed(midi: Path, tmp_pa
     assert (mutopia["pieces"], mutopia["licences"]) == (2, ["CC0", "Public Domain"])
 
 
+def test_rows_of_maestros_own_that_contradict_each_other_are_refused(
+    midi: Path, tmp_path: Path
+) -> None:
+    rows = ["split,midi_filename", "test,a/piece 00.mid", "test,./a/piece 00.mid"]
+    (midi / "maestro-v9.csv").write_text("\n".join(rows))
+    run(midi, tmp_path / "out")
+    assert split_of(tmp_path / "out")["a/piece 00.mid"] == "test"
+    (midi / "maestro-v9.csv").write_text("\n".join([*rows, "train,a/piece 00.mid"]))
+    with pytest.raises(InputError, match="maestro-v9.csv tells two things of .*leave one"):
+        run(midi, tmp_path / "out")
+
+
+def test_rows_on_sources_that_contradict_each_other_are_refused(midi: Path, tmp_path: Path) -> None:
+    table = tmp_path / "sources.tsv"
+    table.write_text("path\tlicence\na/piece 00.mid\tCC0\na/piece 00.mid\tGPL\n")
+    with pytest.raises(InputError, match="two things of 'a/piece 00.mid', 'CC0' and 'GPL'"):
+        run(midi, tmp_path / "out", PrepareConfig(workers=1, sources=str(table)))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -620,7 +639,10 @@ def test_a_list_of_sources_is_copied_to_each_piece_and_summed(midi: Path, tmp_pa
         ("path,split\na/piece 00.mid\n", "says split ''"),
         ('path,split\n"abc', "is no table .* in line 2"),
         ("path,split,split\na/piece 00.mid,test,train\n", "two columns 'split'"),
-        ("path,split\na/piece 00.mid,test\na/piece 00.mid,train\n", "into test and into train"),
+        (
+            "path,split\na/piece 00.mid,test\na/piece 00.mid,train\n",
+            "two things of .*, 'test' and 'train'",
+        ),
         ("path,split\nmidi/a/piece 00.mid,test\n", "No row of the list .* names a MIDI file"),
         (f"path,split\n{'a' * 200_000},train\n", "is no table"),
     ],
@@ -649,6 +671,23 @@ def test_a_name_that_is_not_text_is_written_out(midi: Path, tmp_path: Path) -> N
         pytest.skip("this file system takes no such name")
     run(midi, tmp_path / "out")
     assert "caf\\xe9.mid" in split_of(tmp_path / "out")
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="such a name cannot be given here")
+def test_names_that_would_act_on_a_terminal_are_written_out_and_stay_apart(
+    midi: Path, tmp_path: Path
+) -> None:
+    odd = {os.fsdecode(b"\xff.mid"): "test", r"\xff.mid": "validation", "\x1b[2J\n.mid": "test"}
+    for seed, name in enumerate(odd):
+        (midi / name).write_bytes(midi_bytes(music(70 + seed)))
+    (midi / os.fsdecode(b"a.\xfe")).touch()
+    table = tmp_path / "mine.csv"
+    table.write_text('path,split\n\\xff.mid,test\n\\\\xff.mid,validation\n"\x1b[2J\n.mid",test\n')
+    report = run(midi, tmp_path / "out", PrepareConfig(workers=1, split_by=str(table)))
+    splits = split_of(tmp_path / "out")
+    wanted = {"\\xff.mid": "test", "\\\\xff.mid": "validation", "\\x1b[2J\\x0a.mid": "test"}
+    assert {name: splits[name] for name in splits if "\\" in name} == wanted
+    assert (report["stray_rows"], report["other_files"]) == ([], {".\\xfe": 1})
 
 
 def test_a_file_that_kills_its_process_is_left_out_by_name(

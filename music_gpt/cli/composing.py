@@ -20,12 +20,13 @@ from music_gpt.cli.words import (
     midi_path,
     print_json,
     read_chosen,
-    say,
     whole_or_nothing,
 )
 from music_gpt.config.sampling import SAMPLING_PRESETS, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.files import require_writable
+from music_gpt.printable import shown
+from music_gpt.process import say
 
 if TYPE_CHECKING:
     from music_gpt.composing.composition import Composition
@@ -195,7 +196,9 @@ def redo(args: Namespace) -> None:
         "warnings": redone.warnings,
     }
     first, last = result["part"]
-    best = f"{out}: {first:g} to {last:g} s, the best of {len(told)}, seed {told[0]['seed']}."
+    best = (
+        f"{shown(out)}: {first:g} to {last:g} s, the best of {len(told)}, seed {told[0]['seed']}."
+    )
     print_json(result) if args.json else say(best)
 
 
@@ -264,7 +267,7 @@ def _take_paths(n_takes: int, out: Path) -> list[Path]:
 
 
 def _generated(result: dict[str, Any]) -> str:
-    files, seeds = (", ".join(map(str, result[name])) for name in ("files", "seeds"))
+    files, seeds = ", ".join(map(shown, result["files"])), ", ".join(map(str, result["seeds"]))
     prompt = result["prompt_seconds"]
     after = f", after {prompt:.1f} of the prompt" if prompt else ""
     return (

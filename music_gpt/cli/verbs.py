@@ -28,15 +28,15 @@ from music_gpt.cli.words import (
     part_words,
     print_json,
     read_chosen,
-    say,
     whole_or_nothing,
 )
 from music_gpt.config.preparing import PrepareConfig
 from music_gpt.config.sampling import ENGINES
 from music_gpt.config.training import RunConfig
 from music_gpt.errors import InputError
-from music_gpt.files import require_writable, shown
-from music_gpt.process import Terminated
+from music_gpt.files import require_writable
+from music_gpt.printable import printable_name, shown
+from music_gpt.process import Terminated, say
 from music_gpt.settings import SECTIONS
 
 MAX_PORT = 65_535
@@ -188,7 +188,8 @@ def prepare(args: Namespace) -> None:
         said.append(_verified(result, args.out))
     if args.litdata:
         result["litdata"] = write_for_streaming(args.out, args.litdata, workers=args.workers or 1)
-        said.append(f"{args.litdata}: {sum(result['litdata'].values()):,} pieces for LitData.")
+        n_pieces = sum(result["litdata"].values())
+        said.append(f"{shown(args.litdata)}: {n_pieces:,} pieces for LitData.")
     print_json(result) if args.json else say("\n".join(said))
 
 
@@ -230,7 +231,7 @@ def render(args: Namespace) -> None:
     write_audio(piece, args.out)
     part = composed_part(args.midi)
     composed = "" if part is None else f", composed {part_words(part)}"
-    say(f"{args.out}: {piece.seconds:.1f} seconds of music{composed}.")
+    say(f"{shown(args.out)}: {piece.seconds:.1f} seconds of music{composed}.")
 
 
 @whole_or_nothing()
@@ -243,12 +244,12 @@ def export(args: Namespace) -> None:
         from music_gpt.network.hugging_face import export_for_transformers
 
         files = export_for_transformers(model, card, args.out)
-        said = f"{args.out}: {', '.join(files)}."
+        said = f"{shown(args.out)}: {', '.join(files)}."
     else:
         from music_gpt.generation.engines import export_onnx
 
         export_onnx(model, args.format, args.out)
-        files, said = [args.out], f"{args.out}: {model.n_parameters / 1e6:.1f} M parameters."
+        files, said = [args.out], f"{shown(args.out)}: {model.n_parameters / 1e6:.1f} M parameters."
     print_json({"out": args.out, "files": files}) if args.json else say(said)
 
 
@@ -265,7 +266,7 @@ def import_(args: Namespace) -> None:
     model, card = import_weights(args.file, args["from"], args.heads)
     save_checkpoint(out, model, card)
     result = {"out": args.out, "parameters": model.n_parameters, "note": card["note"]}
-    said = f"{args.out}: {model.n_parameters / 1e6:.1f} M parameters. {card['note']}"
+    said = f"{shown(args.out)}: {model.n_parameters / 1e6:.1f} M parameters. {card['note']}"
     print_json(result) if args.json else say(said)
 
 
@@ -297,10 +298,10 @@ def _prepared(report: dict[str, Any], out: str) -> str:
     n_left_out = len(report["left_out"])
     if n_left_out:
         files = "file was" if n_left_out == 1 else "files were"
-        lines.append(f"{n_left_out:,} {files} left out; {out}/report.json says why.")
+        lines.append(f"{n_left_out:,} {files} left out; {shown(out)}/report.json says why.")
     lines += report["stray_rows"]
     if "train" in report["splits"]:
-        lines.append(f"Next: music-gpt train --tokens {out} --out runs/NAME")
+        lines.append(f"Next: music-gpt train --tokens {printable_name(out)} --out runs/NAME")
     else:
         lines.append("No piece is in the training split, so there is nothing to train on.")
     return "\n".join(lines)
@@ -308,8 +309,8 @@ def _prepared(report: dict[str, Any], out: str) -> str:
 
 def _verified(checked: dict[str, Any], out: str) -> str:
     return (
-        f"{out}: all {checked['files']} files ({checked['bytes'] / 1e6:,.1f} MB) are as they were "
-        "written."
+        f"{shown(out)}: all {checked['files']} files ({checked['bytes'] / 1e6:,.1f} MB) are as "
+        "they were written."
     )
 
 
@@ -323,5 +324,7 @@ def _trained(result: dict[str, Any]) -> str:
     ]
     if not result["finished"]:
         lines.append("Go on with the same command and --resume.")
-    lines += [f"Report: {result['report']}", f"Checkpoint: {result['checkpoint']}"]
+    lines += [
+        f"{name.title()}: {printable_name(result[name])}" for name in ("report", "checkpoint")
+    ]
     return "\n".join(lines)

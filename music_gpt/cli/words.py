@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ from music_gpt.cli.parsing import Parser
 from music_gpt.config.preparing import PrepareConfig
 from music_gpt.config.sampling import ENGINES, SamplingConfig
 from music_gpt.errors import InputError
-from music_gpt.process import print_out
+from music_gpt.process import print_out, say
 
 if TYPE_CHECKING:
     from music_gpt.midi.piece import Piece
@@ -108,11 +107,6 @@ def whole_or_nothing() -> Iterator[None]:
     except KeyboardInterrupt as interrupt:
         told = str(interrupt) or "Interrupted; nothing was written."
         raise KeyboardInterrupt(told) from None
-
-
-def say(text: str) -> None:
-    """A line for people, to standard error."""
-    sys.stderr.write(text + "\n")
 
 
 def print_json(value: Any) -> None:

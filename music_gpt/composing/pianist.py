@@ -43,6 +43,7 @@ from music_gpt.midi.piece import Piece, PieceLike, as_piece, read_piece
 from music_gpt.network.checkpoint import bundled_checkpoint, load_checkpoint
 from music_gpt.network.model import GPT
 from music_gpt.notes import NOTE_DTYPE
+from music_gpt.printable import shown
 
 if TYPE_CHECKING:
     from pretty_midi import PrettyMIDI
@@ -285,14 +286,14 @@ class Pianist:
         theirs, mine = settings.get("checkpoint_sha256"), self.card.get("sha256")
         if theirs != mine:
             raise InputError(
-                f"{file} was composed by the checkpoint {settings.get('checkpoint')} (sha256 "
-                f"{str(theirs)[:12]}), but this is {self.card.get('file')} ({str(mine)[:12]}); "
-                "give that one with --checkpoint."
+                f"{shown(file)} was composed by the checkpoint {settings.get('checkpoint')} "
+                f"(sha256 {str(theirs)[:12]}), but this is {self.card.get('file')} "
+                f"({str(mine)[:12]}); give that one with --checkpoint."
             )
         if settings.get("engine") != self._engine.name:
             raise InputError(
-                f"{file} was composed in the engine {settings.get('engine')}, whose notes may "
-                f"differ from those of {self._engine.name}; choose that one with --engine."
+                f"{shown(file)} was composed in the engine {settings.get('engine')}, whose notes "
+                f"may differ from those of {self._engine.name}; choose that one with --engine."
             )
 
     def _hear(

@@ -25,6 +25,7 @@ from music_gpt.generation.grammar import Start
 from music_gpt.midi.files import read_file, unpack
 from music_gpt.midi.piece import read_piece
 from music_gpt.notes import NOTE_DTYPE, Notes
+from music_gpt.printable import shown
 from music_gpt.tokens.events import FRAMES_PER_SECOND, PAD
 
 MARK = "music-gpt "
@@ -48,13 +49,13 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     settings = _read_settings(path)
     if settings is None:
         raise InputError(
-            f"{path} does not tell how it was made, or no longer; give a MIDI file as music-gpt "
-            "wrote it."
+            f"{shown(path)} does not tell how it was made, or no longer; give a MIDI file as "
+            "music-gpt wrote it."
         )
     if not isinstance(settings.get("seed"), int) or "prompt_sha256" not in settings:
         raise InputError(
-            f"{path} does not tell all that made it: an older music-gpt wrote it, or it holds a "
-            "part that was redone; make it with the words that made it first."
+            f"{shown(path)} does not tell all that made it: an older music-gpt wrote it, or it "
+            "holds a part that was redone; make it with the words that made it first."
         )
     return settings
 
@@ -125,11 +126,11 @@ def prompt_from_file(path: str | Path, settings: Mapping[str, Any]) -> Prompt:
     """
     if not isinstance(settings.get("prompt_heard"), str):
         raise InputError(
-            f"{path} was written without its prompt; give the prompt that it continues, with "
-            "--prompt."
+            f"{shown(path)} was written without its prompt; give the prompt that it continues, "
+            "with --prompt."
         )
     start = _start(path, settings["prompt_heard"])
-    check_prompt(start, settings, f"What {path} holds of its prompt")
+    check_prompt(start, settings, f"What {shown(path)} holds of its prompt")
     if not start.seam:
         return Prompt(np.zeros(0, NOTE_DTYPE), start)
     seam = start.seam / FRAMES_PER_SECOND
@@ -138,7 +139,8 @@ def prompt_from_file(path: str | Path, settings: Mapping[str, Any]) -> Prompt:
     place = {int(pitch): i for i, pitch in enumerate(notes["pitch"])}
     if not place.keys() >= start.onsets.keys():
         raise InputError(
-            f"{path} was changed: notes of its prompt are gone; give the prompt with --prompt."
+            f"{shown(path)} was changed: notes of its prompt are gone; give the prompt with "
+            "--prompt."
         )
     return Prompt(notes, start, {pitch: place[pitch] for pitch in start.onsets})
 
@@ -154,7 +156,9 @@ def _start(path: str | Path, heard: str) -> Start:
             return Start(ids.tolist(), frame, seam, velocity, dict(zip(pitch, onset, strict=True)))
     except (ValueError, TypeError, OverflowError, zlib.error, RecursionError):
         pass
-    raise InputError(f"What {path} holds of its prompt is damaged; give the prompt with --prompt.")
+    raise InputError(
+        f"What {shown(path)} holds of its prompt is damaged; give the prompt with --prompt."
+    )
 
 
 def check_prompt(start: Start, settings: Mapping[str, Any], what: str) -> None:

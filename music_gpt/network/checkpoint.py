@@ -20,9 +20,10 @@ from torch import Tensor
 
 from music_gpt.config.model import ModelConfig
 from music_gpt.errors import InputError
-from music_gpt.files import as_path, is_file, plain_errors, shown, whole_file
+from music_gpt.files import as_path, is_file, plain_errors, whole_file
 from music_gpt.folders import RUN, what_is
 from music_gpt.network.model import GPT, all_finite, state_shapes
+from music_gpt.printable import printable_name, shown
 from music_gpt.tokens.corpus import sha256_of
 from music_gpt.tokens.events import vocabulary_hash
 
@@ -84,7 +85,8 @@ def load_checkpoint(path: str | Path | None = None) -> tuple[GPT, dict[str, Any]
     """
     path = bundled_checkpoint() if path is None else as_path(path)
     if found := what_is(path):
-        wanted = f"one in it, as {path / 'best.safetensors'}" if found == RUN else "one of a run"
+        its = f"one in it, as {shown(path / 'best.safetensors')}"
+        wanted = its if found == RUN else "one of a run"
         raise InputError(f"{shown(path)} is {found}, not a checkpoint; give {wanted}.")
     if not is_file(path):
         raise InputError(
@@ -102,7 +104,9 @@ def load_checkpoint(path: str | Path | None = None) -> tuple[GPT, dict[str, Any]
         raise InputError(_foreign(path, str(error))) from error
     if not all_finite(state.values()):
         raise InputError(_foreign(path, "some of its weights are no numbers"))
-    return _filled(config, state), {**about["card"], "file": path.name, "sha256": sha256_of(path)}
+    card: dict[str, Any] = about["card"]
+    card |= {"file": printable_name(path.name), "sha256": sha256_of(path)}
+    return _filled(config, state), card
 
 
 def _read_about(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any]:
@@ -114,12 +118,12 @@ def _read_about(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any
         raise InputError(_foreign(path, "it carries no music_gpt card")) from None
     if version != FORMAT_VERSION:
         raise InputError(
-            f"{path} is a checkpoint of version {version!r}, but this program reads version "
+            f"{shown(path)} is a checkpoint of version {version!r}, but this program reads version "
             f"{FORMAT_VERSION}; update music_gpt."
         )
     if vocabulary != vocabulary_hash():
         raise InputError(
-            f"{path} was trained on another event vocabulary, so its output would be noise; "
+            f"{shown(path)} was trained on another event vocabulary, so its output would be noise; "
             "use a checkpoint of this version."
         )
     if not isinstance(about.get("card"), dict) or not isinstance(about.get("model"), dict):
@@ -159,6 +163,6 @@ def _filled(config: ModelConfig, state: dict[str, Tensor]) -> GPT:
 
 def _foreign(path: Path, why: str) -> str:
     return (
-        f"{path} is not a usable music_gpt checkpoint ({why.rstrip('.')}); choose a .safetensors "
-        "file that `music-gpt train` wrote."
+        f"{shown(path)} is not a usable music_gpt checkpoint ({why.rstrip('.')}); choose a "
+        ".safetensors file that `music-gpt train` wrote."
     )

@@ -23,10 +23,11 @@ from torch import Tensor
 
 from music_gpt.config.model import ModelConfig
 from music_gpt.errors import InputError
-from music_gpt.files import as_path, require_file, shown
+from music_gpt.files import as_path, require_file
 from music_gpt.network.checkpoint import MAX_PARAMETERS
 from music_gpt.network.hugging_face import GPT2_NAMES, KINDS, Weights
 from music_gpt.network.model import GPT, all_finite, state_shapes
+from music_gpt.printable import printable_name, shown
 from music_gpt.tokens.corpus import sha256_of
 
 MUSIC_TRANSFORMER_NAMES = {
@@ -93,8 +94,8 @@ def import_weights(path: str | Path, source: str, n_heads: int = 8) -> tuple[GPT
             f"{shown(path)} has weights that are no finite numbers, so its training had failed; "
             "give the file of another step."
         )
-    origin = {"program": source, "file": path.name, "sha256": sha256_of(path)}
-    return model.eval(), {"name": path.stem, "imported_from": origin, "note": NOTE}
+    origin = {"program": source, "file": printable_name(path.name), "sha256": sha256_of(path)}
+    return model.eval(), {"name": printable_name(path.stem), "imported_from": origin, "note": NOTE}
 
 
 def _read(path: Path) -> Weights:

@@ -10,7 +10,6 @@ the index of the training music beside it, by which the page tells what a take h
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import torch
 from music_gpt.metrics.likelihood import likelihood, mean_nats_of, ngram, sliding_nats_per_token
 from music_gpt.network.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.network.model import use_bf16
+from music_gpt.process import say
 from music_gpt.tokens.corpus import Corpus
 from music_gpt.tokens.originality import copy_index
 
@@ -59,7 +59,7 @@ def main() -> None:
     save_checkpoint(out, model, card, dtype=torch.bfloat16)
     copy_index(args.tokens, FOLDER)
     (FOLDER / "README.md").write_text(model_card(card, model.n_parameters), encoding="utf-8")
-    sys.stderr.write(f"{out}: {card['validation']}\n")
+    say(f"{out}: {card['validation']}")
 
 
 def model_card(card: dict[str, Any], n_parameters: int) -> str:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from music_gpt.errors import InputError
-from music_gpt.files import is_file, is_folder, read_text, shown
+from music_gpt.files import is_file, is_folder, read_text
 from music_gpt.folders import TOKENS, TOKENS_CARD, TOKENS_FORMAT, what_is
+from music_gpt.printable import shown
 from music_gpt.tokens.events import vocabulary_hash
 
 FORMAT = TOKENS_FORMAT
@@ -40,12 +41,13 @@ def read_card(path: Path) -> dict[str, Any]:
         )
     if (found := what_is(path)) not in ("", TOKENS):
         raise InputError(
-            f"{path} is {found}, not {TOKENS}; give the folder that `music-gpt prepare` wrote."
+            f"{shown(path)} is {found}, not {TOKENS}; give the folder that `music-gpt prepare` "
+            "wrote."
         )
     if not is_file(path / CARD):
         raise InputError(
-            f"The folder {path} holds no finished corpus ({CARD} is missing); make it, or go on "
-            "with an interrupted one, with `music-gpt prepare`."
+            f"The folder {shown(path)} holds no finished corpus ({CARD} is missing); make it, or "
+            "go on with an interrupted one, with `music-gpt prepare`."
         )
     try:
         card = json.loads(read_text(path / CARD, MOST_CARD_BYTES))
@@ -53,16 +55,16 @@ def read_card(path: Path) -> dict[str, Any]:
         raise InputError(damaged(path, CARD)) from None
     if not isinstance(card, dict) or card.get("format") != FORMAT:
         raise InputError(
-            f"{path / CARD} is not the card of a tokens folder; choose another folder."
+            f"{shown(path / CARD)} is not the card of a tokens folder; choose another folder."
         )
     if card.get("version") != VERSION:
         raise InputError(
-            f"The tokens folder {path} has format version {str(card.get('version'))[:12]}, but "
-            f"this program reads version {VERSION}; run `music-gpt prepare` again."
+            f"The tokens folder {shown(path)} has format version {str(card.get('version'))[:12]}, "
+            f"but this program reads version {VERSION}; run `music-gpt prepare` again."
         )
     if card.get("vocabulary_hash") != vocabulary_hash():
         raise InputError(
-            f"The tokens folder {path} was written with another vocabulary (hash "
+            f"The tokens folder {shown(path)} was written with another vocabulary (hash "
             f"{str(card.get('vocabulary_hash'))[:12]}, here {vocabulary_hash()[:12]}), so its ids "
             "mean other events; run `music-gpt prepare` again with this version."
         )
@@ -74,8 +76,8 @@ def read_card(path: Path) -> dict[str, Any]:
 def damaged(path: Path, name: str) -> str:
     """What is said of a file in the tokens folder `path`."""
     return (
-        f"{name} in the tokens folder {path} is missing or is not what was written there; run "
-        "`music-gpt prepare` again, or copy the folder anew."
+        f"{name} in the tokens folder {shown(path)} is missing or is not what was written there; "
+        "run `music-gpt prepare` again, or copy the folder anew."
     )
 
 

@@ -27,8 +27,9 @@ import numpy.typing as npt
 
 from music_gpt.arrays import Ids, read_array
 from music_gpt.errors import InputError
-from music_gpt.files import is_file, opened, read_bytes, shown
+from music_gpt.files import is_file, opened, read_bytes
 from music_gpt.folders import TOKENS_UNFINISHED
+from music_gpt.printable import shown
 from music_gpt.tokens.card import (
     CARD,
     FORMAT,
@@ -175,7 +176,7 @@ class Corpus:
         """The split called `name`; raises `InputError` if the folder has none of that name."""
         if name not in self.card["splits"]:
             raise InputError(
-                f"The tokens folder {self.path} has no split {name!r}, only "
+                f"The tokens folder {shown(self.path)} has no split {name!r}, only "
                 f"{', '.join(self.splits)}; choose one of these, or run `music-gpt prepare` again "
                 "with a share for it."
             )

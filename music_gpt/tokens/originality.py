@@ -21,10 +21,11 @@ import numpy.typing as npt
 
 from music_gpt.arrays import Ids, Ints, read_arrays
 from music_gpt.errors import InputError
-from music_gpt.files import is_file, is_folder, opened, shown, whole_file
+from music_gpt.files import is_file, is_folder, opened, whole_file
 from music_gpt.hashing import Hashes, window_hashes
 from music_gpt.midi.piece import PieceLike, as_piece
 from music_gpt.notes import Notes
+from music_gpt.printable import shown
 from music_gpt.tokens.card import CARD
 from music_gpt.tokens.corpus import Corpus
 from music_gpt.tokens.events import (
@@ -277,7 +278,8 @@ class OriginalityIndex:
         training = Corpus.open(path).split("train") if is_file(path / CARD) else None
         if training is not None and len(training) != len(names):
             raise InputError(
-                f"{file} is not the index of the pieces beside it; run `music-gpt prepare` again."
+                f"{shown(file)} is not the index of the pieces beside it; run `music-gpt prepare` "
+                "again."
             )
         return cls(hashes, steps, counts, names, training.piece if training else None)
 
@@ -387,8 +389,8 @@ def _read(file: Path) -> tuple[Hashes, Ints, Ints, list[str]]:
             return _checked(read_arrays(arrays, _ARRAYS))
     except ValueError:
         raise InputError(
-            f"{file} is no index of this version, or is damaged; run `music-gpt prepare` again, or "
-            "copy it anew."
+            f"{shown(file)} is no index of this version, or is damaged; run `music-gpt prepare` "
+            "again, or copy it anew."
         ) from None
 
 

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from music_gpt.errors import InputError
 from music_gpt.network.model import GPT
+from music_gpt.printable import printable_text
 from music_gpt.training.run_folder import Measurement, append_row
 from music_gpt.training.run_report import write_report
 
@@ -113,7 +114,7 @@ class Watch:
 
 def tell(text: str) -> None:
     """Say something above the progress bar."""
-    tqdm.write(text, file=sys.stderr)
+    tqdm.write(printable_text(text), file=sys.stderr)
 
 
 def sentence(error: Exception) -> str:

@@ -27,6 +27,7 @@ from music_gpt.files import locked
 from music_gpt.network.checkpoint import load_checkpoint
 from music_gpt.network.growth import grown
 from music_gpt.network.model import GPT, resolve_device, use_bf16
+from music_gpt.printable import printable_name, shown
 from music_gpt.tokens.corpus import Corpus
 from music_gpt.tokens.data import CropBatches, Windows, loader
 from music_gpt.tokens.events import VOCAB_SIZE
@@ -102,8 +103,8 @@ def train(
             torch.set_rng_state(state["rng"])
         if module.progress >= 1.0 and (run / LAST_WEIGHTS).exists():
             raise InputError(
-                f"The run in {run} is finished; to train longer, give a new folder and "
-                f"--init-from {run / LAST_WEIGHTS}."
+                f"The run in {shown(run)} is finished; to train longer, give a new folder and "
+                f"--init-from {printable_name(run / LAST_WEIGHTS)}."
             )
         # 3. the folder, and the run itself
         if trainer.is_global_zero:
@@ -127,7 +128,7 @@ def train(
                     trainer.fit(module, loader(batches, config.data.workers, pin=on_cuda))
         except StoppedAtOnce:
             raise KeyboardInterrupt(
-                f"Stopped at once; --resume goes on from the last saved point in {run}."
+                f"Stopped at once; --resume goes on from the last saved point in {shown(run)}."
             ) from None
         if not trainer.is_global_zero:
             return {}
@@ -216,7 +217,7 @@ def _card(corpus: Corpus, config: RunConfig, init_from: str | Path | None) -> di
         "licences": corpus.card.get("licences", {}),
         "training_tokens": corpus.card["splits"]["train"]["tokens"],
         "config": config.to_dict(),
-        "init_from": None if init_from is None else Path(init_from).name,
+        "init_from": None if init_from is None else printable_name(Path(init_from).name),
     }
 
 
@@ -227,7 +228,7 @@ def _about(corpus: Corpus, card: Mapping[str, Any]) -> dict[str, Any]:
         name: {amount: split[amount] for amount in amounts}
         for name, split in corpus.card["splits"].items()
     }
-    return {**card, "tokens": corpus.path.resolve().name, "splits": splits}
+    return {**card, "tokens": printable_name(corpus.path.resolve().name), "splits": splits}
 
 
 def _validation(corpus: Corpus, config: RunConfig, rank: int, n_ranks: int) -> Windows | None:

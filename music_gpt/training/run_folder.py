@@ -19,7 +19,6 @@ import errno
 import math
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -35,6 +34,8 @@ from music_gpt.errors import InputError
 from music_gpt.files import plain_errors, whole_file
 from music_gpt.folders import RUN, RUN_CONFIG, require_room, what_is
 from music_gpt.network.model import GPT, all_finite, state_shapes
+from music_gpt.printable import printable_name, shown
+from music_gpt.process import say
 from music_gpt.tokens.originality import INDEX_FILE
 from music_gpt.training.optimizer import Muon, MuonAdamW
 
@@ -75,7 +76,8 @@ def require_new_run(run: Path) -> None:
     """Raise `InputError` if a new run in this folder would write over an older one, or others'."""
     if what_is(run) == RUN and any((run / name).exists() for name in _RESULTS):
         raise InputError(
-            f"{run} already holds a run; go on with it with --resume, or choose another --out."
+            f"{shown(run)} already holds a run; go on with it with --resume, or choose another "
+            "--out."
         )
     require_room(run, RUN, _OURS)
 
@@ -122,8 +124,8 @@ def read_log(run: Path) -> list[Measurement]:
         return []
     except (OSError, ValueError, KeyError, OverflowError):
         raise InputError(
-            f"{path} is damaged, or not the log of a run; move it to another place, and the run "
-            "begins a new one."
+            f"{shown(path)} is damaged, or not the log of a run; move it to another place, and the "
+            "run begins a new one."
         ) from None
 
 
@@ -194,13 +196,14 @@ def read_resume_point(run: Path) -> dict[str, Any]:
         except Exception as error:
             # what a damaged archive raises is not documented; the other file may still be whole
             why = f"wrong {error}" if isinstance(error, _DamagedError) else type(error).__name__
-            sys.stderr.write(f"{path} is not readable ({why}).\n")
+            say(f"{shown(path)} is not readable ({why}).")
         else:
             return cast(dict[str, Any], state)
     left = next((run / name for name in _RESULTS[2:] if os.path.isfile(run / name)), None)
+    begin = f", with --init-from {printable_name(left)}" if left else ""
     raise InputError(
-        f"There is nothing to resume in {run}: it has no readable {LAST}; start a new run without "
-        f"--resume in another --out{f', with --init-from {left}' if left else ''}."
+        f"There is nothing to resume in {shown(run)}: it has no readable {LAST}; start a new run "
+        f"without --resume in another --out{begin}."
     )
 
 
