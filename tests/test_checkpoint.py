@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import pickle
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,13 @@ def test_the_card_comes_back_with_the_name_and_checksum_of_the_file(path: Path) 
     _, card = load_checkpoint(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     assert card == {**CARD, "file": "model.safetensors", "sha256": digest}
+
+
+def test_the_page_of_the_bundled_network_says_what_its_file_says() -> None:
+    script = runpy.run_path(str(checkpoint.BUNDLED_FOLDER / "make_pretrained.py"))
+    model, card = load_checkpoint()
+    page = (checkpoint.BUNDLED_FOLDER / "README.md").read_text(encoding="utf-8")
+    assert script["model_card"](card, model.n_parameters) == page
 
 
 def test_the_same_model_gives_the_same_bytes(path: Path) -> None:

@@ -98,6 +98,16 @@ def test_what_is_not_known_is_left_out(tmp_path: Path) -> None:
     assert "on validation" not in html
 
 
+def test_rows_that_lack_a_speed_do_not_hide_the_others(tmp_path: Path) -> None:
+    append_row(tmp_path, Measurement(20, 1.0, 400, 3.0))
+    assert "tokens/s" not in report_page(tmp_path, {})
+    append_row(tmp_path, Measurement(40, 2.0, 800, 2.5, tokens_per_second=9000.0, mfu=0.25))
+    html = report_page(tmp_path, {})
+    assert "<b>9 k</b><span>tokens/s</span>" in html
+    assert "<b>25%</b><span>model FLOPs utilisation</span>" in html
+    assert "nan" not in html
+
+
 def test_the_page_is_written_at_each_measurement_and_says_where_the_run_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

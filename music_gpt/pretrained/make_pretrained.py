@@ -54,9 +54,9 @@ def main() -> None:
         card[name]["ngram_nats_per_token"] = round(mean_nats_of(plain, split), 4)
         sliding = sliding_nats_per_token(model, split, bf16=bf16, progress=True)
         card[name]["sliding_nats_per_token"] = round(sliding, 4)
-    for old in FOLDER.glob("*.safetensors"):
-        old.unlink()
     save_checkpoint(out, model, card, dtype=torch.bfloat16)
+    for old in set(FOLDER.glob("*.safetensors")) - {out}:
+        old.unlink()
     copy_index(args.tokens, FOLDER)
     (FOLDER / "README.md").write_text(model_card(card, model.n_parameters), encoding="utf-8")
     say(f"{out}: {card['validation']}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -83,12 +84,12 @@ def _amounts(rows: Sequence[Measurement], about: Mapping[str, Any]) -> list[tupl
     passes = (
         f"tokens seen, {rows[-1].tokens / in_corpus:.2g} passes" if in_corpus else "tokens seen"
     )
-    speeds = np.array([(row.tokens_per_second, row.mfu) for row in rows])
-    speed, mfu = np.median(speeds, axis=0).tolist()
+    speed = _median(row.tokens_per_second for row in rows)
+    mfu = _median(row.mfu for row in rows)
     return [
         (_thousands(rows[-1].tokens), passes),
-        (_thousands(speed), "tokens/s"),
-        ("" if math.isnan(mfu) else f"{mfu:.0%}", "model FLOPs utilisation"),
+        ("" if math.isnan(speed) else _thousands(speed), "tokens/s"),
+        ("" if math.isnan(mfu) else _percent(mfu), "model FLOPs utilisation"),
     ]
 
 
@@ -246,6 +247,11 @@ def _value(value: object) -> str:
 
 def _least(values: Iterable[float]) -> float:
     return min((value for value in values if not math.isnan(value)), default=math.nan)
+
+
+def _median(values: Iterable[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return statistics.median(known) if known else math.nan
 
 
 def _three(number: float) -> str:
