@@ -21,9 +21,12 @@ from music_gpt.cli import main as cli
 from music_gpt.cli import verbs
 from music_gpt.composing.composition import Composition
 from music_gpt.composing.provenance import read_recipe
+from music_gpt.composing.redoing import candidate_seeds
+from music_gpt.midi import files as midi_files
 from music_gpt.midi.piece import read_piece, write_midi
 from music_gpt.network.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.tokens.corpus import Corpus
+from music_gpt.tokens.originality import INDEX_FILE, IndexWriter
 
 ROOT = Path(__file__).parent.parent
 LONG = "a" * 5000
@@ -499,10 +502,13 @@ def test_originality_tells_where_a_piece_has_its_notes_from(
     assert (told.code, told.out) == (0, "")
     assert f"are as in {name} from 0:00 on; up to 22 more at its ends are not told." in told.err
     write_midi(melody(99, 60), tmp_path / "own.mid")
-    assert "no 24 notes in a row" in call("originality", tmp_path / "own.mid", "--tokens", out).err
-    assert (
-        call("originality", tmp_path / "own.mid", "--tokens", out, "--json").json["shared"] is None
-    )
+    own = ("originality", tmp_path / "own.mid", "--tokens", out)
+    assert "own.mid: No 24 notes in a row are as in the training music." in call(*own).err
+    result = call(*own, "--json").json
+    assert (result["notes"], result["shared"]) == (60, None)
+    write_midi(melody(99, 23), tmp_path / "own.mid")
+    assert "own.mid: Too short to tell: 23 notes, where 24" in call(*own).err
+    assert call(*own, "--json").json["notes"] == 23
     refused(call("originality", midi_folder / name), "Give --tokens or --index")
 
 
@@ -517,7 +523,7 @@ def test_originality_looks_at_what_was_composed(
     seam = read_piece(prompt).sounding_notes["end"].max() - read_piece(prompt).notes["start"].min()
     told = call(*words).err
     assert f"Only what was composed, from {seam:.1f} s on, is looked at; --whole takes" in told
-    assert "no 24 notes in a row" in told
+    assert "take.mid: Too short to tell: " in told
     assert call(*words, "--whole", "--json").json["shared"]["source"] == prompt.name
     found = call(*words, "--json").json
     assert found["shared"] is None
@@ -530,6 +536,20 @@ def test_originality_looks_at_what_was_composed(
     assert call(*words, "--candidates=1", "--out", better).code == 0
     told = call("originality", better, "--tokens", out).err
     assert "Only what was composed, from 4.0 to 6.5 s, is looked at" in told
+
+
+def test_a_file_is_read_once_for_its_notes_and_for_what_made_it(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_midi(melody(1, 30), tmp_path / "a.mid")
+    with IndexWriter(tmp_path / INDEX_FILE) as index:
+        index.finish()
+    read, reading = list[Any](), midi_files.read_bytes
+    monkeypatch.setattr(midi_files, "read_bytes", lambda *a: (read.append(a), reading(*a))[1])
+    assert call("originality", tmp_path / "a.mid", "--index", tmp_path).code == 0
+    assert len(read) == 1
+    assert call("render", tmp_path / "a.mid", "--out", tmp_path / "a.wav").code == 0
+    assert len(read) == 2
 
 
 def test_originality_refuses_what_is_no_training_music(
@@ -673,14 +693,14 @@ def test_redo_composes_a_part_anew(
     result = call(*words, "--from=4", "--to=6.5", "--json").json
     assert result["file"] == str(out)
     assert result["part"] == [4.0, 6.5]
-    assert sorted(result["seeds"]) == [4, 5, 6]
+    assert sorted(result["seeds"]) == sorted(candidate_seeds(4, 3))
     nats = result["following_nats_per_token"]
     assert nats == sorted(nats)
     old, new = (read_piece(file).sounding_notes for file in (piece, out))
     for kept in (lambda n: n[n["start"] < 3.99], lambda n: n[n["start"] >= 6.5]):
         assert kept(new)["start"].tolist() == kept(old)["start"].tolist()
     assert "the best of 3, seed" in call(*words, "--from=4", "--to=6.5").err
-    refused(call(*words, "--from=4", "--to=2"), "The part from 4 to 2 seconds is not in the piece")
+    refused(call(*words, "--from=4", "--to=2"), "The part begins at 4 seconds and ends at 2; let")
     refused(call(*words, "--from=4"), "required: --to")
     refused(call("generate", "--again", out, "--out", out), "holds a part that was redone")
 

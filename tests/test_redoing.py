@@ -13,7 +13,7 @@ from small import melody, small_pianist
 
 from music_gpt.composing.pianist import Pianist
 from music_gpt.composing.provenance import read_recipe
-from music_gpt.composing.redoing import hear_stretch
+from music_gpt.composing.redoing import candidate_seeds, hear_stretch
 from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.generation.decoding import TorchEngine, surprise_after
@@ -241,6 +241,18 @@ def test_what_follows_is_scored_as_by_the_plain_network(pianist):
     assert len(surprise_after(engine, long, [[60] * 90, [61] * 10])) == 2  # longer than the window
 
 
+def test_neighbouring_seeds_share_no_candidate(pianist):
+    one, two = (pianist.redo(PIECE, 5.0, 8.0, candidates=4, seed=seed, **DENSE) for seed in (3, 4))
+    notes = [redone.notes(n).tobytes() for redone in (one, two) for n in range(4)]
+    assert len(set(notes)) == 8
+    assert [min(redone.settings(n)["seed"] for n in range(4)) for redone in (one, two)] == [3, 4]
+
+
+def test_a_candidate_is_the_same_however_many_there_are_beside_it(pianist):
+    assert candidate_seeds(7, 3) == candidate_seeds(7, 16)[:3]
+    assert all(0 <= seed < 2**31 for first in range(99) for seed in candidate_seeds(first, 16))
+
+
 def test_a_candidate_is_made_again_alone(pianist, tmp_path: Path):
     redone = pianist.redo(midi_bytes(PIECE), 5.0, 8.0, candidates=3, seed=3, **DENSE)
     redone.write(tmp_path / "a.mid", 1)
@@ -256,7 +268,8 @@ def test_a_candidate_is_made_again_alone(pianist, tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ((5, 4), "The part from 5 to 4 seconds is not in the piece, which lasts"),
+        ((5, 4), "The part begins at 5 seconds and ends at 4; let it begin before it ends"),
+        ((5, 5), "The part begins at 5 seconds and ends at 5; let it begin before it ends"),
         ((5, 400), "The part from 5 to 400 seconds is not in the piece"),
         ((-1, 4), "start_seconds is -1, but it has to be a number"),
         ((5, 5.05), "The part lasts 0.05 seconds, but 0.1 to 60 can be redone"),

@@ -22,7 +22,7 @@ from music_gpt.cli.words import (
     read_chosen,
     whole_or_nothing,
 )
-from music_gpt.config.sampling import SAMPLING_PRESETS, SamplingConfig
+from music_gpt.config.sampling import CANDIDATES, SAMPLING_PRESETS, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.files import require_writable
 from music_gpt.printable import shown
@@ -58,7 +58,7 @@ def add_generate() -> Verb:
         action="store_true",
         help="Number the takes by their likelihood, the likeliest first; it is not their quality.",
     )
-    verb.add_argument("--seed", type=int, default=None, help="Default: a random one, told.")
+    verb.add_argument("--seed", type=int, default=None, help="Default: drawn, and told.")
     verb.add_argument(
         "--continuation-only", action="store_true", help="Leave the prompt out of the file."
     )
@@ -94,10 +94,10 @@ def add_redo() -> Verb:
     verb.add_argument(
         "--candidates",
         type=int,
-        default=8,
-        help="How many to compose; the one is written after which what follows is likeliest.",
+        default=CANDIDATES,
+        help="How many to compose; the one after which the rest is likeliest is written.",
     )
-    verb.add_argument("--seed", type=int, default=None, help="Default: a random one, told.")
+    verb.add_argument("--seed", type=int, default=None, help="Default: drawn, and told.")
     verb.add_argument("--json", action="store_true", help="Print one JSON object.")
     _add_sampling(verb)
     return "redo", verb, redo

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 from jsonargparse import Namespace
 
 from music_gpt.cli.parsing import Parser
-from music_gpt.cli.words import Verb, add_tracks, part_words, print_json, read_chosen, say
+from music_gpt.cli.words import Verb, add_tracks, midi_data, part_words, print_json, read_chosen
 from music_gpt.config.sampling import ENGINES
 from music_gpt.errors import InputError
+from music_gpt.printable import shown
+from music_gpt.process import say
 
 if TYPE_CHECKING:
     from music_gpt.metrics.continuations import SampleReport
@@ -118,12 +120,13 @@ def evaluate(args: Namespace) -> None:
 def originality(args: Namespace) -> None:
     """Find the longest run of notes that a piece shares with the training music."""
     from music_gpt.composing.provenance import composed_part, notes_within
-    from music_gpt.tokens.originality import CERTAIN_NOTES, OriginalityIndex
+    from music_gpt.tokens.originality import OriginalityIndex, nothing_shared
 
     if (args.tokens is None) == (args.index is None):
         raise InputError("Give --tokens or --index, one of them: where the training music is.")
-    notes = read_chosen(args.midi, args.tracks).sounding_notes
-    part = None if args.whole else composed_part(args.midi)
+    data = midi_data(args.midi)
+    notes = read_chosen(data, args.tracks).sounding_notes
+    part = None if args.whole else composed_part(data)
     if part is not None:
         notes = notes_within(notes, part)
     run = OriginalityIndex.open(args.tokens or args.index).longest_run(notes)
@@ -131,12 +134,12 @@ def originality(args: Namespace) -> None:
         first, last = part or (None, None)
         composed = {"from_seconds": first, "to_seconds": None if last == math.inf else last}
         shared = None if run is None else run.to_dict()
-        print_json({"file": args.midi, "composed": composed if part else None, "shared": shared})
+        found = {"composed": composed if part else None, "notes": len(notes), "shared": shared}
+        print_json({"file": args.midi, **found})
         return
     if part is not None:
         say(f"Only what was composed, {part_words(part)}, is looked at; --whole takes all.")
-    none = f"no {CERTAIN_NOTES} notes in a row are as in the training music."
-    say(f"{args.midi}: {run or none}")
+    say(f"{shown(args.midi)}: {run or nothing_shared(len(notes))}")
 
 
 # --- their parts ------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from music_gpt.cli.words import (
     add_flags,
     add_tracks,
     from_flags,
+    midi_data,
     part_words,
     print_json,
     read_chosen,
@@ -224,12 +225,13 @@ def render(args: Namespace) -> None:
     from music_gpt.composing.provenance import composed_part
 
     sound_format(args.out)
-    piece = read_chosen(args.midi, args.tracks)
+    data = midi_data(args.midi)
+    piece = read_chosen(data, args.tracks)
     for warning in piece.warnings:
         say(warning)
     require_writable(args.out)  # and its folder is made
     write_audio(piece, args.out)
-    part = composed_part(args.midi)
+    part = composed_part(data)
     composed = "" if part is None else f", composed {part_words(part)}"
     say(f"{shown(args.out)}: {piece.seconds:.1f} seconds of music{composed}.")
 

@@ -75,8 +75,16 @@ def midi_path(out: str) -> Path:
     return path
 
 
-def read_chosen(midi: str, tracks: str | None) -> Piece:
-    """The piece in the file `midi`; says which of its tracks it is, if it is not all of them."""
+def midi_data(path: str) -> bytes:
+    """The bytes of a MIDI file of which more than the notes is wanted."""
+    from music_gpt.midi.files import read_file
+    from music_gpt.midi.piece import DEFAULT_LIMITS
+
+    return read_file(path, DEFAULT_LIMITS)
+
+
+def read_chosen(midi: str | bytes, tracks: str | None) -> Piece:
+    """The piece in a MIDI file; says which of its tracks it is, if it is not all of them."""
     from music_gpt.midi.piece import read_piece, track_keys
 
     piece = read_piece(midi, tracks=track_keys(tracks))

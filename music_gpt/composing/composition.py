@@ -6,7 +6,7 @@ The module knows notes and the prompt, but neither the network nor how events ar
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -113,11 +113,16 @@ class Composition:
     """
 
     def __init__(
-        self, events: Iterator[Drawn], prompt: Prompt, settings: Mapping[str, Any]
+        self,
+        events: Iterator[Drawn],
+        prompt: Prompt,
+        settings: Mapping[str, Any],
+        seeds: Sequence[int],
     ) -> None:
+        """`seeds` are those of the takes, whose `settings` are the same else."""
         self._events: Iterator[Drawn] | None = events
-        self._prompt, self._settings = prompt, dict(settings)
-        self.n_takes: int = settings["variations"]
+        self._prompt, self._settings, self._seeds = prompt, dict(settings), seeds
+        self.n_takes = len(seeds)
         self._lines = [_Line(prompt) for _ in range(self.n_takes)]
         self.prompt_notes: Notes = prompt.notes
         """The kept part of the prompt, times from 0."""
@@ -204,8 +209,7 @@ class Composition:
 
         With its seed, `variations=1` makes it again.
         """
-        nats = self.nats_per_token(take)
-        seed = self._settings["seed"] + take
+        nats, seed = self.nats_per_token(take), self._seeds[take]
         return {**self._settings, "seed": seed, "variations": 1, "nats_per_token": nats}
 
     def midi(self, take: int = 0) -> PrettyMIDI:

@@ -30,11 +30,12 @@ from music_gpt.composing.redoing import (
     Redoing,
     Redone,
     Stretch,
+    candidate_seeds,
     hear_stretch,
     stretch_settings,
 )
 from music_gpt.config.model import N_EVENTS
-from music_gpt.config.sampling import SamplingConfig
+from music_gpt.config.sampling import CANDIDATES, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.generation.decoding import Engine, TorchEngine, generate, surprise_after
 from music_gpt.generation.engines import choose_engine
@@ -214,7 +215,7 @@ class Pianist:
         start_seconds: float,
         end_seconds: float,
         *,
-        candidates: int = 8,
+        candidates: int = CANDIDATES,
         seed: int | None = None,
         tracks: Sequence[int | str] | None = None,
         **knobs: Any,
@@ -230,8 +231,8 @@ class Pianist:
             start_seconds: where the part begins; taken to whole frames of 10 ms, as its end is.
             end_seconds: where it ends, 0.1 to 60 seconds later.
             candidates: how many, 1 to 16.
-            seed: candidate i is drawn with seed + i; None draws a seed, which `Redone.settings`
-                tells.
+            seed: one candidate is drawn with it, the others with `candidate_seeds` of it; None
+                draws a seed. `Redone.settings` tells each.
             tracks: numbers or names of the tracks of a MIDI file to use, as for `read_piece`.
             knobs: how the next event is drawn: fields of `SamplingConfig`.
 
@@ -258,7 +259,8 @@ class Pianist:
                 **asdict(sampling),
             },
         )
-        composition = self._begin(stretch.prompt, settings, Ending.at(stretch.end))
+        seeds = candidate_seeds(settings["seed"], candidates)
+        composition = self._begin(stretch.prompt, settings, seeds, Ending.at(stretch.end))
         return Redoing(stretch, composition, self._misfits)
 
     def _misfits(self, stretch: Stretch, composition: Composition) -> list[float]:
@@ -271,15 +273,20 @@ class Pianist:
         return surprise_after(self._engine, contexts, followings)
 
     def _begin(
-        self, heard: Prompt, settings: Mapping[str, Any], ending: Ending | None = None
+        self,
+        heard: Prompt,
+        settings: Mapping[str, Any],
+        seeds: Sequence[int] | None = None,
+        ending: Ending | None = None,
     ) -> Composition:
-        """The takes that these settings describe."""
+        """The takes that these settings describe; seeds that are not told go up from the first."""
         if ending is None:
             ending = Ending.after(heard.start.seam, settings["seconds"], own=settings["end"])
-        seeds = [settings["seed"] + take for take in range(settings["variations"])]
+        if seeds is None:
+            seeds = [settings["seed"] + take for take in range(settings["variations"])]
         sampling = SamplingConfig(**{name: settings[name] for name in _KNOBS})
         events = generate(self._engine, heard.start, ending, sampling, seeds)
-        return Composition(events, heard, settings)
+        return Composition(events, heard, settings, seeds)
 
     def _check_made_here(self, file: str | Path, settings: Mapping[str, Any]) -> None:
         """Raise `InputError` unless this network made the file, in this engine."""

@@ -46,7 +46,7 @@ def settings_text(settings: Mapping[str, Any]) -> str:
 
 def read_recipe(path: str | Path) -> dict[str, Any]:
     """The settings in a MIDI file; `InputError` where it holds none, or not those of a take."""
-    settings = _read_settings(path)
+    settings = _settings_in(read_file(path, MidiLimits()))
     if settings is None:
         raise InputError(
             f"{shown(path)} does not tell how it was made, or no longer; give a MIDI file as "
@@ -60,10 +60,9 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     return settings
 
 
-def _read_settings(path: str | Path) -> dict[str, Any] | None:
-    """The settings in a MIDI file, if it holds any."""
-    limits = MidiLimits()
-    data = unpack(read_file(path, limits), limits)
+def _settings_in(data: bytes) -> dict[str, Any] | None:
+    """The settings in the bytes of a MIDI file, if it holds any."""
+    data = unpack(data, MidiLimits())
     place = data.find(f"{MARK}{{".encode())
     text = data[place + len(MARK) :].decode("utf-8", "replace") if place >= 0 else ""
     try:
@@ -72,22 +71,19 @@ def _read_settings(path: str | Path) -> dict[str, Any] | None:
         return None
 
 
-def composed_part(path: str | Path) -> tuple[float, float] | None:
+def composed_part(data: bytes) -> tuple[float, float] | None:
     """From which second to which the music in a MIDI file was composed; None for all, or unknown.
 
     The rest is the prompt or, where a part was redone, what stood around it.
-
-    Raises:
-        InputError: the file cannot be read.
     """
-    settings = _read_settings(path) or {}
+    settings = _settings_in(data) or {}
     redone, heard = settings.get("redo"), settings.get("prompt_heard")
     if isinstance(redone, list) and len(redone) == 2 and all(type(n) is float for n in redone):
         return redone[0], redone[1]
     if not isinstance(heard, str):
         return None
     try:
-        seam = _start(path, heard).seam / FRAMES_PER_SECOND
+        seam = _start("the file", heard).seam / FRAMES_PER_SECOND
     except InputError:  # what is damaged tells nothing
         return None
     return (seam, math.inf) if seam > 0 else None

@@ -89,7 +89,7 @@ def hear_stretch(
     """Prepare a network that hears `context` ids for new music from `start` to `end`, in seconds.
 
     Raises:
-        InputError: it is not within the piece, too short or too long.
+        InputError: it ends before it begins, is not within the piece, too short or too long.
     """
     _check(piece, start, end)
     first, last = (int(frame) for frame in _frames(np.array([start, end])))
@@ -116,7 +116,12 @@ def hear_stretch(
 
 
 def _check(piece: Piece, start: float, end: float) -> None:
-    if not 0 <= start < end <= piece.seconds:
+    if start >= end:
+        raise InputError(
+            f"The part begins at {start:g} seconds and ends at {end:g}; let it begin before it "
+            "ends."
+        )
+    if start < 0 or end > piece.seconds:
         raise InputError(
             f"The part from {start:g} to {end:g} seconds is not in the piece, which lasts "
             f"{piece.seconds:.2f}; choose a beginning and an end within it."
@@ -181,6 +186,18 @@ class Redone:
 
     def _candidate(self, number: int) -> int:
         return self._order[whole("number", number, 0, self.n_candidates - 1)]
+
+
+def candidate_seeds(seed: int, n: int) -> list[int]:
+    """Seeds of `n` candidates: the given one, and others that are not those of the next seed.
+
+    So each candidate can be made again alone by its own, and another seed gives other ones.
+
+    >>> candidate_seeds(1, 4), candidate_seeds(2, 2)
+    ([1, 917752063, 865519474, 660112278], [2, 1417063493])
+    """
+    others = np.random.SeedSequence(seed).generate_state(n - 1) >> 1  # 31 bits: copied by hand
+    return [seed, *others.tolist()]
 
 
 @dataclass(frozen=True)

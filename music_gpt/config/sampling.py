@@ -9,6 +9,8 @@ from music_gpt.keys import scale
 
 ENGINES = ("auto", "torch", "onnx", "onnx-int8")
 """What can run a network (`music_gpt.generation.engines`)."""
+CANDIDATES = 4
+"""In how many ways a part of a piece is composed anew, unless told; the best is taken."""
 MAX_TEMPERATURE = 10
 """At it, the likeliest event is hardly likelier than the others."""
 
@@ -32,17 +34,17 @@ class SamplingConfig:
     release_after_seconds: float = 2.5
     """Notes that sound longer become ever likelier to be released."""
     time_temperature: float = 0.0
-    """Own temperature of which wait, once it is a wait; 0 for `temperature`."""
+    """Temperature of the lengths of waits alone; 0 takes `temperature`."""
     pitch_temperature: float = 0.0
-    """Own temperature of which pitch, once one is struck; 0 for `temperature`."""
+    """Temperature of the choice of pitches alone; 0 takes `temperature`."""
     velocity_temperature: float = 0.0
-    """Own temperature of which velocity, once one is told; 0 for `temperature`."""
+    """Temperature of the choice of velocities alone; 0 takes `temperature`."""
     key: str = ""
     """Key that the music keeps to, softly, as C, a, Bb or F# minor; empty for any."""
     key_strength: float = 2.0
     """Nats by which a note outside the scale of `key` becomes less likely."""
     density: float = 0.0
-    """Notes per second that are aimed at, softly; 0 for as many as come."""
+    """Notes per second to lean to, softly; 0 leans to none."""
     density_strength: float = 2.0
     """Nats by which onsets and waits move, at most, where the density is far off."""
 

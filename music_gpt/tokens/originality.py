@@ -114,6 +114,20 @@ def originality(piece: PieceLike, index: OriginalityIndex | str | Path) -> Share
     return index.longest_run(as_piece(piece).sounding_notes)
 
 
+def nothing_shared(n_notes: int) -> str:
+    """What is true of a piece of so many notes in which no run was found.
+
+    >>> nothing_shared(60)
+    'No 24 notes in a row are as in the training music.'
+    >>> nothing_shared(9)
+    'Too short to tell: 9 notes, where 24 in a row are looked for.'
+    """
+    if n_notes >= CERTAIN_NOTES:
+        return f"No {CERTAIN_NOTES} notes in a row are as in the training music."
+    has = "1 note" if n_notes == 1 else f"{n_notes} notes"
+    return f"Too short to tell: {has}, where {CERTAIN_NOTES} in a row are looked for."
+
+
 def shared_run(ids: Ids, other: Ids, source: str) -> SharedRun | None:
     """The longest run that a piece shares with another, by its name `source`, note by note.
 
