@@ -36,7 +36,7 @@ from music_gpt.ui.desk import NOTHING, Desk
 from music_gpt.ui.form import CALL, FORM, PRESET_MOVES, SLIDERS, preset_values, read_wish
 from music_gpt.ui.newness import Newness
 from music_gpt.ui.page import build_page, launch_options
-from music_gpt.ui.pianoroll import read_selection
+from music_gpt.ui.pianoroll import HERE, read_selection
 from music_gpt.ui.saving import KINDS
 from music_gpt.ui.shelf import PREFIX, Shelf, clear_stale_shelves
 from music_gpt.ui.visit import Visit, Wish
@@ -204,7 +204,6 @@ def test_a_part_without_notes_is_refused() -> None:
     "payload",
     [
         *(None, {}, [], "x", {"start": 1, "end": 2}, {"start": "a", "end": 2, "take": 0}),
-        {"start": 3, "end": 2, "take": 0},
         {"start": 0, "end": float("inf"), "take": 0},
         {"start": 0, "end": 1, "take": -1},
     ],
@@ -224,6 +223,19 @@ def test_the_page_takes_the_seeds_that_the_pianist_takes() -> None:
     assert read_wish({"seed": str(MAX_GIVEN_SEED)}).seed == MAX_GIVEN_SEED
     with pytest.raises(InputError, match="whole number from 0 to"):
         read_wish({"seed": MAX_GIVEN_SEED + 1})
+
+
+@pytest.mark.parametrize("end", [99.0, -3.0, 0.0, 8.02])
+def test_a_point_outside_of_the_prompt_is_told_and_none_is_put_in_its_place(end: float) -> None:
+    lasts = "since the prompt lasts 8.00; choose a point within it"
+    with pytest.raises(InputError, match=f"cannot go on from {end:g} seconds, {lasts}"):
+        steps(visitor(), Wish(5.0), end)
+
+
+def test_the_end_of_the_prompt_as_it_is_shown_is_its_end() -> None:
+    visit = Visit()
+    visit.show_prompt(piece_from_notes(make_notes([(0.0, 7.996, 60, 64)])), "Long tone")
+    assert steps(visit, Wish(5.0), 8.0)[-1]["seam"] == 8.0
 
 
 # --- a part composed anew -----------------------------------------------------------------------
@@ -285,8 +297,12 @@ def test_a_redo_that_is_stopped_leaves_all_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"candidates": 9}, "candidates is 9"),
+        ({"candidates": 9}, "ways is 9, but it has to be a whole number from 1 to 8"),
+        ({"candidates": 2.5}, "ways is 2.5"),
         ({"start": 9.0, "end": 99.0}, "is not in the piece"),
+        ({"start": 2.0, "end": 99.0}, "is not in the piece, which lasts 8.00"),
+        ({"start": 4.0, "end": 2.0}, "The part begins at 4 seconds and ends at 2; let it begin"),
+        ({"start": 4.0, "end": 4.0}, "The part begins at 4 seconds and ends at 4; let it begin"),
         ({"start": 3.0, "end": 3.01}, "The part lasts 0.01 seconds"),
     ],
 )
@@ -333,8 +349,12 @@ def test_it_is_told_what_the_new_notes_of_a_take_share_with_the_training_music(
     told = desk.compare(visit)
     assert told["version"] == visit.roll["version"]
     whole, new = told["lines"]
-    assert "notes in a row are as in waltz; of music that was not trained on" in whole
-    assert new == "No 24 notes in a row are as in the music that was trained on."
+    assert "notes in a row are as in waltz; of passages of 30 seconds that were not" in whole
+    assert new == "Too short to tell: 10 notes, where 24 in a row are looked for."
+    others = make_notes([(0.5 * i, 0.5 * i + 0.4, 40 + 7 * i % 41, 64) for i in range(24)])
+    visit.takes = [visits.Take("take-1", others, {}, 0.0)]
+    none = "No 24 notes in a row are as in the training music."
+    assert desk.compare(visit)["lines"] == [none]
 
 
 def test_a_damaged_index_is_told_and_none_at_all_is_no_fault(tmp_path: Path) -> None:
@@ -420,6 +440,17 @@ def test_a_bad_word_of_a_call_is_answered_with_a_sentence_and_without_a_tracebac
         desk.generate(None, *values.values())
     assert not caught.value.print_exception
     assert len(str(caught.value)) < 600
+
+
+def test_every_file_of_the_page_is_sent_with_it(page: gr.Blocks) -> None:
+    sent = launch_options()["css"]
+    for block in page.blocks.values():
+        if isinstance(block, gr.HTML):
+            parts = (block.value, block.html_template, block.css_template, block.js_on_load)
+            sent += "\n".join(part for part in parts if isinstance(part, str))
+    files = [path for kind in ("css", "js", "html") for path in HERE.glob(f"*.{kind}")]
+    assert len(files) > 12
+    assert [path.name for path in files if path.read_text("utf-8") not in sent] == []
 
 
 def test_good_values_of_a_call_reach_the_handler(page: gr.Blocks) -> None:

@@ -24,7 +24,7 @@ from music_gpt.midi import piece as midi
 from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
 from music_gpt.ui.door import sentence
-from music_gpt.ui.form import CALL, FORM, read_call, read_wish
+from music_gpt.ui.form import CALL, FORM, as_whole, read_call, read_wish
 from music_gpt.ui.newness import Newness
 from music_gpt.ui.pianoroll import Selection, read_selection
 from music_gpt.ui.saving import KINDS, write_all, write_sound, write_take
@@ -124,8 +124,8 @@ class Desk:
         """The same for a marked part of what is shown, which is composed anew."""
 
         def steps(wish: Wish, part: Selection) -> Steps:
-            candidates = whole("candidates", part.candidates, 1, bounds.MAX_VARIATIONS)
-            wish = replace(wish, variations=candidates)
+            ways = whole("ways", as_whole(part.candidates), 1, bounds.MAX_VARIATIONS)
+            wish = replace(wish, variations=ways)
             take, stretch = None if part.of_prompt else part.take, (part.start, part.end)
             return visits.redo(visit, self._pianist, wish, take, stretch)
 

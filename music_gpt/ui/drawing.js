@@ -3,7 +3,8 @@
 
 const GUTTER = 44; // width of the keyboard at the left, in CSS pixels
 const MARGIN = 10; // room for a handle at the right end
-const RULER = 22; // height of the time ruler at the top
+const TIMES = 16; // height of the times at the top, which nothing else enters
+const RULER = TIMES + 10; // the same with the head of the playhead below them
 const LOWEST = 40; // the pitches that are always shown, E2 to E6
 const HIGHEST = 88;
 const BLACK_KEYS = new Set([1, 3, 6, 8, 10]);
@@ -141,7 +142,7 @@ class RollDrawing {
       pen.fillStyle = paint.grid;
       pen.fillRect(x, RULER, 1, this.height);
       pen.fillStyle = paint.soft;
-      if (x + 34 < this.width) pen.fillText(clock(t), x + 4, RULER / 2 + 1);
+      if (x + 34 < this.width) pen.fillText(clock(t), x + 4, TIMES / 2 + 1);
     }
     pen.fillStyle = paint.grid;
     pen.fillRect(0, RULER, this.width, 1);
@@ -172,7 +173,7 @@ class RollDrawing {
 
   drawShade(pen, paint) {
     const from = Math.max(GUTTER, this.x(this.held.start));
-    const to = Math.max(GUTTER, this.x(this.held.end));
+    const to = Math.max(from, this.x(this.held.end)); // all is shaded where they are typed wrong
     pen.fillStyle = paint.shade;
     pen.fillRect(GUTTER, RULER + 1, from - GUTTER, this.height);
     pen.fillRect(to, RULER + 1, this.width - to, this.height);
@@ -222,8 +223,8 @@ class RollDrawing {
       pen.fillStyle = paint.ink;
       pen.fillRect(x - 0.75, RULER - 6, 1.5, this.height);
       pen.beginPath();
-      pen.moveTo(x - 6, RULER - 10);
-      pen.lineTo(x + 6, RULER - 10);
+      pen.moveTo(x - 6, TIMES);
+      pen.lineTo(x + 6, TIMES);
       pen.lineTo(x, RULER - 1);
       pen.fill();
     }

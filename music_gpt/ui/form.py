@@ -39,22 +39,39 @@ SLIDERS = {
     "seconds": Slider(bounds.MIN_SECONDS, bounds.MAX_SECONDS, 30, 5, "Length in seconds"),
     "variations": Slider(1, bounds.MAX_VARIATIONS, 1, 1, "Variations"),
     "density": Slider(
-        0, 20, USUAL.density, 0.5, "Notes per second", "Aimed at, softly; 0 for as many as come."
+        0, 20, USUAL.density, 0.5, "Notes per second", "The music leans to so many; 0: to none."
     ),
     "temperature": Slider(
         0.5, 1.5, USUAL.temperature, 0.01, "Temperature", "Low is calm, high is daring."
     ),
-    "pitch_temperature": Slider(
-        0, 1.5, USUAL.pitch_temperature, 0.05, "Pitch temperature", "0 for that above, as below."
+    **{
+        f"{part}_temperature": Slider(
+            0, 1.5, getattr(USUAL, f"{part}_temperature"), 0.05, f"{word} temperature", told
+        )
+        for part, word, told in (
+            ("pitch", "Pitch", "Of which notes are struck; 0: the temperature above."),
+            ("time", "Rhythm", "Of when they are struck; 0: the temperature above."),
+            ("velocity", "Touch", "Of how loud they are; 0: the temperature above."),
+        )
+    },
+    "top_k": Slider(
+        0, 100, USUAL.top_k, 1, "Top-k", "Choose among so many of the likeliest events; 0: all."
     ),
-    "time_temperature": Slider(0, 1.5, USUAL.time_temperature, 0.05, "Rhythm temperature"),
-    "velocity_temperature": Slider(0, 1.5, USUAL.velocity_temperature, 0.05, "Touch temperature"),
-    "top_k": Slider(0, 100, USUAL.top_k, 1, "Top-k", "Draw from the k likeliest; 0 for all."),
     "top_p": Slider(
-        0.05, 1, USUAL.top_p, 0.01, "Top-p", "Draw from the likeliest that together hold this."
+        0.05,
+        1,
+        USUAL.top_p,
+        0.01,
+        "Top-p",
+        "Choose among the likeliest events that have this probability together; 1: all.",
     ),
     "min_p": Slider(
-        0, 0.5, USUAL.min_p, 0.005, "Min-p", "Leave out what is below this share of the likeliest."
+        0,
+        0.5,
+        USUAL.min_p,
+        0.005,
+        "Min-p",
+        "Leave out events less likely than this share of the likeliest one; 0: none.",
     ),
 }
 SIMPLE = ("seconds", "variations", "key", "end")

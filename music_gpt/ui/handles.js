@@ -1,19 +1,20 @@
 // Two handles on the roll -> the part of the prompt that is continued, or one to compose anew.
 // It moves them, marks and types their times; what is heard and shown besides is PianoRoll's.
+// A handle stays within the music. A number that is typed stays as it is: where it cannot be meant,
+// its field says so at once, and the page in a sentence when Compose is pressed.
 
 const MIN_PART = 0.5; // seconds between the two handles
-const MAX_MARK = 60; // seconds that can be composed anew at once
 const FIRST_MARK = 4; // seconds that are marked at first
-const MOST_WAYS = 8;
 
 class RollHandles extends RollDrawing {
-  constructor() {
+  constructor(props) {
     super();
+    this.props = props;
     this.part = { start: 0, end: 0 };
     this.ownStart = false; // whether the start of the part was set by hand
     this.marking = false; // whether the handles hold a part to be composed anew
     this.mark = { start: 0, end: 0 };
-    this.candidates = 4;
+    this.candidates = props.candidates;
   }
 
   get held() {
@@ -36,11 +37,17 @@ class RollHandles extends RollDrawing {
     this.markNode.hidden = !this.marking;
     this.seedNode.hidden = this.marking;
     this.pointNode.hidden = !shown || this.marking;
-    for (const node of [this.secondsNode, this.firstNode, this.lastNode]) node.max = whole.toFixed(2);
-    this.secondsNode.value = Number(this.part.end.toFixed(2));
-    this.firstNode.value = Number(this.mark.start.toFixed(2));
-    this.lastNode.value = Number(this.mark.end.toFixed(2));
+    this.showNumber(this.secondsNode, this.part.end, this.part.end > this.part.start);
+    const inOrder = this.mark.start < this.mark.end;
+    this.showNumber(this.firstNode, this.mark.start, inOrder);
+    this.showNumber(this.lastNode, this.mark.end, inOrder);
     this.waysNode.value = this.candidates;
+  }
+
+  showNumber(node, seconds, fits) {
+    const within = seconds >= 0 && seconds <= this.now.end + 0.01; // what is shown is rounded
+    node.value = Number(seconds.toFixed(2));
+    node.setAttribute("aria-invalid", String(!(fits && within)));
   }
 
   moveHandle(node, seconds, shown) {
@@ -73,9 +80,10 @@ class RollHandles extends RollDrawing {
   }
 
   // The music goes on from here, also from before the start of the part.
-  moveEnd(seconds) {
+  continueFrom(seconds) {
     if (seconds < this.part.start + MIN_PART) this.ownStart = false;
-    this.movePart("end", seconds);
+    this.part.end = seconds;
+    if (!this.ownStart) this.part.start = Math.max(0, seconds - this.value.reach);
   }
 
   // ---- the part to be composed anew -----------------------------------------------------------
@@ -91,18 +99,19 @@ class RollHandles extends RollDrawing {
   // One end moves; it takes the other along where they would be too far apart.
   markWith(which, seconds) {
     const { start, end } = this.mark;
+    const most = this.props.longest_redo;
     if (which === "start") {
       const from = Math.min(seconds, end - MIN_PART);
-      return [from, Math.min(end, from + MAX_MARK)];
+      return [from, Math.min(end, from + most)];
     }
     const to = Math.max(seconds, start + MIN_PART);
-    return [Math.max(start, to - MAX_MARK), to];
+    return [Math.max(start, to - most), to];
   }
 
   setMark(one, other) {
     const whole = this.now.end;
     const start = Math.max(0, Math.min(one, other, whole - MIN_PART));
-    const end = Math.min(whole, Math.max(one, other, start + MIN_PART), start + MAX_MARK);
+    const end = Math.min(whole, Math.max(one, other, start + MIN_PART), start + this.props.longest_redo);
     this.mark = { start, end };
     this.showHandles();
     this.dirty = true;
@@ -117,14 +126,17 @@ class RollHandles extends RollDrawing {
       node.addEventListener("change", () => {
         if (Number.isFinite(node.valueAsNumber)) take(node.valueAsNumber);
         this.showHandles();
+        this.dirty = true;
       });
-    typed(this.secondsNode, (seconds) => this.moveEnd(seconds));
-    typed(this.firstNode, (seconds) => this.move("start", seconds));
-    typed(this.lastNode, (seconds) => this.move("end", seconds));
-    typed(this.waysNode, (ways) => {
-      this.candidates = Math.max(1, Math.min(MOST_WAYS, Math.round(ways)));
+    typed(this.secondsNode, (seconds) => this.continueFrom(seconds));
+    typed(this.firstNode, (seconds) => (this.mark.start = seconds));
+    typed(this.lastNode, (seconds) => (this.mark.end = seconds));
+    typed(this.waysNode, (ways) => (this.candidates = ways));
+    this.hereNode.addEventListener("click", () => {
+      this.continueFrom(this.player.position);
+      this.showHandles();
+      this.dirty = true;
     });
-    this.hereNode.addEventListener("click", () => this.moveEnd(this.player.position));
     this.redoNode.addEventListener("click", () => this.toggleMarking());
   }
 

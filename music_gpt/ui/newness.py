@@ -6,15 +6,18 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from music_gpt.errors import InputError
-from music_gpt.metrics.continuations import TELLING_NOTES
-from music_gpt.tokens.originality import CERTAIN_NOTES, INDEX_FILE, OriginalityIndex, SharedRun
+from music_gpt.metrics.continuations import UNHEARD_SHARES
+from music_gpt.tokens.originality import (
+    INDEX_FILE,
+    OriginalityIndex,
+    SharedRun,
+    nothing_shared,
+)
 from music_gpt.ui.visit import Take
 
-UNHEARD = (
-    f"of music that was not trained on, 3 % of all 30 seconds share {CERTAIN_NOTES} and 0.1 % "
-    f"{TELLING_NOTES}"
+UNHEARD = "of passages of 30 seconds that were not trained on, " + " and ".join(
+    f"{share * 100:.1f} % share {notes} or more" for notes, share in UNHEARD_SHARES.items()
 )
-"""As measured for `TELLING_NOTES`."""
 MOST_LETTERS = 40
 """Of the name of a training piece."""
 
@@ -35,22 +38,20 @@ class Newness:
     def line(self, take: Take) -> str:
         """What the new notes of a take share; why that is not known, where the index is damaged."""
         try:
-            return shared_line(self._index.longest_run(take.notes[take.is_new]))
+            new = take.notes[take.is_new]
+            run = self._index.longest_run(new)
+            return nothing_shared(len(new)) if run is None else shared_line(run)
         except InputError as error:
             return str(error)
 
 
-def shared_line(run: SharedRun | None) -> str:
+def shared_line(run: SharedRun) -> str:
     """A longest run in one line, and what is usual.
 
-    >>> shared_line(None)
-    'No 24 notes in a row are as in the music that was trained on.'
     >>> run = SharedRun(30, 28, 4.25, 62.0, "salon/waltz.mid", 9.5, exact=False)
     >>> shared_line(run).partition(";")[0]
     'At least 28 notes in a row are as in waltz'
     """
-    if run is None:
-        return f"No {CERTAIN_NOTES} notes in a row are as in the music that was trained on."
     name = PurePosixPath(run.source).stem
     name = name if len(name) <= MOST_LETTERS else name[:MOST_LETTERS] + "…"
     least = "" if run.exact else "At least "

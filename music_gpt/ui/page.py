@@ -45,6 +45,8 @@ PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden
 ONE_SOUND: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "sound"}
 """Sound files are made one at a time, so that the bound on their bytes holds."""
 COMPOSERS: dict[str, Any] = {"concurrency_limit": bounds.COMPOSERS, "concurrency_id": "pianist"}
+STYLES = ("page.css", "prompt.css", "wish.css", "actions.css")
+"""The page, and the parts of it from top to bottom."""
 FILE_FIELD = "#midi-file input[type=file]"
 
 ROLL = 'document.querySelector("#roll .mg-roll").musicGptRoll'
@@ -295,7 +297,7 @@ def launch_options(
         "allowed_paths": [str(BANK.resolve())],
         "favicon_path": str(HERE / "icon.svg"),
         "theme": theme(),
-        "css": file_text("page.css"),
+        "css": "\n".join(map(file_text, STYLES)),
         "footer_links": [],
         "run_history": False,
         "enable_monitoring": False,

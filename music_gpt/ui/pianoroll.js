@@ -27,9 +27,8 @@ class NoteText {
 
 class PianoRoll extends RollHandles {
   constructor(element, props) {
-    super();
+    super(props);
     this.root = element.querySelector(".mg-roll");
-    this.props = props;
     this.told = []; // what each take shares with the training music
     this.tab = 0; // 0 is the prompt, 1 and up are the takes
     this.value = {};
@@ -254,7 +253,6 @@ class PianoRoll extends RollHandles {
     else this.player.offset = tab ? Math.max(0, this.value.seam - 2.5) : 0;
     if (!between && playing) this.player.play();
     this.view = null;
-    if (this.marking) this.setMark(this.mark.start, this.mark.end);
     this.showSeed();
     this.showTabs();
     this.showTransport();

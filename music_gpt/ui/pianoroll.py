@@ -15,6 +15,8 @@ from urllib.parse import quote
 
 import gradio as gr
 
+from music_gpt.composing.redoing import LONGEST_SECONDS
+from music_gpt.config.sampling import CANDIDATES
 from music_gpt.errors import InputError
 from music_gpt.ui.visit import RollValue
 
@@ -24,6 +26,8 @@ BANK = HERE.parent / "piano_bank"
 
 SCRIPTS = ("player.js", "drawing.js", "handles.js", "pianoroll.js")
 """In the order in which each knows those before it."""
+STYLES = ("pianoroll.css", "transport.css")
+LOST = "The part to continue did not arrive; load the page again."
 START = """
 const roll = new PianoRoll(element, props);
 watch("value", () => roll.update());
@@ -39,8 +43,8 @@ class Selection:
     take: int
     of_prompt: bool = False
     """Whether the prompt is shown, and no take."""
-    candidates: int = 4
-    """In how many ways the part shall be composed anew."""
+    candidates: Any = CANDIDATES
+    """In how many ways the part shall be composed anew, as it was typed."""
 
 
 def piano_roll(value: RollValue, **options: Any) -> gr.HTML:
@@ -52,10 +56,12 @@ def piano_roll(value: RollValue, **options: Any) -> gr.HTML:
     return gr.HTML(
         value,
         html_template=file_text("pianoroll.html"),
-        css_template=file_text("pianoroll.css"),
+        css_template="".join(map(file_text, STYLES)),
         js_on_load="".join(map(file_text, SCRIPTS)) + START,
         apply_default_css=False,
         bank_url=bank_address(),
+        candidates=CANDIDATES,
+        longest_redo=LONGEST_SECONDS,
         **options,
     )
 
@@ -63,16 +69,18 @@ def piano_roll(value: RollValue, **options: Any) -> gr.HTML:
 def read_selection(payload: Any) -> Selection:
     """The selection from what the browser sends; raises `InputError` for anything else.
 
+    Whether there is such a part is for those to say who compose it.
+
     >>> read_selection({"start": 0, "end": 12.5, "take": 0})
     Selection(start=0.0, end=12.5, take=0, of_prompt=False, candidates=4)
     """
     try:
         start, end = float(payload["start"]), float(payload["end"])
-        take, candidates = int(payload["take"]), int(payload.get("candidates", 4))
+        take, candidates = int(payload["take"]), payload.get("candidates", CANDIDATES)
     except (TypeError, KeyError, ValueError, OverflowError, AttributeError):
-        raise InputError("The part to continue did not arrive; load the page again.") from None
-    if not (math.isfinite(start) and math.isfinite(end) and start <= end and take >= 0):
-        raise InputError("The part to continue has no length; drag its two handles apart.")
+        raise InputError(LOST) from None
+    if not (math.isfinite(start) and math.isfinite(end) and take >= 0):
+        raise InputError(LOST)
     return Selection(start, end, take, payload.get("tab", 1) == 0, candidates)
 
 

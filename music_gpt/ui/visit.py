@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from music_gpt.composing.pianist import DEFAULT_SEED_LIMIT
 from music_gpt.config.sampling import SamplingConfig
+from music_gpt.errors import InputError
 from music_gpt.midi.piece import piece_from_notes
 from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.ui import bounds
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from music_gpt.composing.redoing import Redone
     from music_gpt.midi.piece import Piece
 
+SHOWN_SECONDS = 0.01
+"""Times are shown to the hundredth."""
 Flags = npt.NDArray[np.bool_]
 RollValue = dict[str, Any]
 """What the roll is given: plain numbers and strings only, because numpy floats reach the browser
@@ -149,12 +152,20 @@ class Visit:
         return self.roll
 
     def part(self, start: float, end: float) -> tuple[float | None, float | None]:
-        """The stretch that is continued: its seconds and its end, None for all there is."""
+        """The stretch that is continued: its seconds and its end, None for all there is.
+
+        Raises `InputError` for one that is not in the prompt.
+        """
         if self.prompt is None:
             return None, None
         whole = self.prompt.seconds
+        if not 0 <= start < end <= whole + SHOWN_SECONDS:
+            raise InputError(
+                f"The music cannot go on from {end:g} seconds, since the prompt lasts "
+                f"{whole:.2f}; choose a point within it."
+            )
         return (
-            min(end, whole) - start if start > 0 else None,
+            until(end, whole) - start if start > 0 else None,
             end if end < whole - 0.001 else None,
         )
 
@@ -232,7 +243,7 @@ def redo(
     redoing = pianist.begin_redo(
         piece_from_notes(before.notes),
         part[0],
-        min(part[1], length(before.notes)),
+        until(part[1], length(before.notes)),
         candidates=wish.variations,
         seed=wish.seed,
         **asdict(wish.sampling),
@@ -363,6 +374,15 @@ def take_value(take: Take, label: str) -> RollValue:
 def silence() -> Notes:
     """No notes."""
     return np.zeros(0, NOTE_DTYPE)
+
+
+def until(end: float, whole: float) -> float:
+    """An end (seconds) that was sent, where it is that of the music as shown: the very end.
+
+    >>> until(12.0, 11.996), until(12.5, 11.996)
+    (11.996, 12.5)
+    """
+    return whole if whole < end <= whole + SHOWN_SECONDS else end
 
 
 def length(notes: Notes) -> float:

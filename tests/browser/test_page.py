@@ -39,6 +39,17 @@ PLAY_OFFLINE = """async ([script, bank_url, rows, rate]) => {
 """What the page's player makes of some notes, faster than they sound."""
 
 
+TIMES = 16
+"""Height of the times at the top of the roll."""
+PLAYHEAD_ROWS = """() => {
+  const live = document.querySelector(".mg-live");
+  const { data, width } = live.getContext("2d").getImageData(0, 0, live.width, live.height);
+  const first = data.findIndex((byte, i) => i % 4 == 3 && byte);
+  return first < 0 ? 0 : Math.floor(first / 4 / width);
+}"""
+"""How many rows there are above the playhead, as soon as it is drawn."""
+
+
 @pytest.fixture
 def own_file(tmp_path: Path) -> Path:
     """A scale of 24 notes in 12 seconds."""
@@ -128,11 +139,19 @@ def test_the_point_of_the_file_where_the_music_goes_on_can_be_typed(
     visitor.wait("state.name == 'my own scale'")
     field = visitor.page.get_by_label("Continue from, in seconds")
     assert field.input_value() == "12"
-    for typed, taken in (("7.25", 7.25), ("99", 12), ("-3", 0.5), ("", 0.5), ("6.2", 6.2)):
+    for typed, taken in (("7.25", 7.25), ("-3", -3), ("99", 99), ("", 99)):
         field.fill(typed)
         field.press("Tab")
-        assert visitor.state["selection"] == {"start": 0, "end": pytest.approx(taken)}
-        assert float(field.input_value()) == pytest.approx(taken)
+        assert visitor.state["selection"]["end"] == taken
+        assert float(field.input_value()) == taken
+        assert field.get_attribute("aria-invalid") == ("false" if 0 < taken <= 12 else "true")
+    visitor.compose()
+    told = "cannot go on from 99 seconds, since the prompt lasts 12.00"
+    visitor.page.locator(".mg-status", has_text=told).wait_for()
+    assert field.input_value() == "99"
+    field.fill("6.2")
+    field.press("Tab")
+    assert visitor.state["selection"] == {"start": 0, "end": 6.2}
     visitor.photograph("point")
     visitor.compose()
     state = visitor.wait("state.state == 'composing'")
@@ -371,13 +390,10 @@ def test_a_marked_part_is_composed_anew_and_the_best_way_is_heard(visit: Visit) 
     visitor.page.mouse.up()
     marked = visitor.state["selection"]
     assert 5 < marked["end"] - marked["start"] < 9
-    for label, value in (("from", 10), ("to", 13)):
-        field = visitor.page.get_by_label(f"Compose anew {label}, in seconds")
-        field.fill(str(value))
-        field.press("Tab")
+    visitor.type("Compose anew from, in seconds", 10)
+    visitor.type("Compose anew to, in seconds", 13)
     assert visitor.state["selection"] == {"start": 10, "end": 13}
-    visitor.page.get_by_label("Ways to compose it anew").fill("2")
-    visitor.page.get_by_label("Ways to compose it anew").press("Tab")
+    visitor.type("Ways to compose it anew", 2)
     visitor.photograph("mark")
     visitor.page.get_by_role("button", name="Compose this part anew").click()
     state = visitor.wait("state.state == 'done'")
@@ -389,6 +405,52 @@ def test_a_marked_part_is_composed_anew_and_the_best_way_is_heard(visit: Visit) 
     tabs.nth(1).click()
     assert visitor.state["notes"] == before
     assert visitor.page.locator("#compose").is_visible()
+
+
+@pytest.mark.parametrize("order", [("from", "to"), ("to", "from")], ids=str)
+def test_the_edges_of_a_part_can_be_typed_in_either_order(
+    visit: Visit, order: tuple[str, str]
+) -> None:
+    visitor = visit().open()
+    visitor.page.get_by_role("button", name="Redo a part").click()
+    wish = {"from": 20, "to": 22.5}  # beyond what is marked at first
+    for edge in order:
+        visitor.type(f"Compose anew {edge}, in seconds", wish[edge])
+    assert visitor.state["selection"] == {"start": 20, "end": 22.5}
+
+
+def test_a_part_that_ends_before_it_begins_is_told_and_its_numbers_stay(visit: Visit) -> None:
+    visitor = visit().open()
+    visitor.page.get_by_role("button", name="Redo a part").click()
+    visitor.type("Compose anew from, in seconds", 10)
+    visitor.page.get_by_role("button", name="Compose this part anew").click()
+    told = "The part begins at 10 seconds and ends at 4; let it begin before it ends."
+    visitor.page.locator(".mg-status", has_text=told).wait_for()
+    assert visitor.state["selection"] == {"start": 10, "end": 4}
+    visitor.type("Compose anew to, in seconds", 99)
+    visitor.page.get_by_role("button", name="Compose this part anew").click()
+    visitor.page.locator(".mg-status", has_text="is not in the piece, which lasts").wait_for()
+    visitor.type("Compose anew to, in seconds", 12)
+    visitor.type("Ways to compose it anew", 20)
+    visitor.page.get_by_role("button", name="Compose this part anew").click()
+    visitor.page.locator(".mg-status", has_text="ways is 20, but it has to be").wait_for()
+    visitor.type("Ways to compose it anew", 1)
+    visitor.page.get_by_role("button", name="Compose this part anew").click()
+    state = visitor.wait("state.state == 'done'")
+    assert (state["seam"], state["until"]) == (10, 12)
+
+
+def test_the_times_of_the_roll_are_not_drawn_over(visit: Visit) -> None:
+    visitor = visit().open()
+    surface = visitor.page.locator(".mg-surface")
+    box = surface.bounding_box()
+    assert box is not None
+    surface.click(position={"x": box["width"] / 2, "y": 60})
+    visitor.page.wait_for_function(PLAYHEAD_ROWS)
+    assert visitor.page.evaluate(PLAYHEAD_ROWS) >= TIMES
+    handles = visitor.page.locator(".mg-handle").all()
+    line = "node => parseFloat(getComputedStyle(node, '::before').top)"
+    assert [handle.evaluate(line) for handle in handles] == [TIMES, TIMES]
 
 
 def test_two_visitors_at_once_get_their_own_music(visit: Visit, own_file: Path) -> None:

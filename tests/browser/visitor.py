@@ -60,6 +60,12 @@ class Visitor:
             field.fill(str(number))
             field.press("Tab")
 
+    def type(self, label: str, number: float) -> None:
+        """Fill in a field below the roll."""
+        field = self.page.get_by_label(label)
+        field.fill(str(number))
+        field.press("Tab")
+
     def seed(self, text: str) -> None:
         """Fill in the seed, behind the fold."""
         field = self.page.locator("#advanced").get_by_label("Seed")
