@@ -143,7 +143,7 @@ def test_every_knob_is_explained_in_the_help(capsys: pytest.CaptureFixture[str])
         cli.main(["train", "--help"])
     told = " ".join(capsys.readouterr().out.split())
     assert "Number of decoder blocks." in told
-    assert "Batches whose gradients are summed before a step." in told
+    assert "Batches of whose gradients a step takes the mean." in told
 
 
 @pytest.mark.parametrize(
