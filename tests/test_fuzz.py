@@ -1,3 +1,5 @@
+"""Some hundreds of damaged, random and whole files: a piece or one sentence, and nothing else."""
+
 import random
 
 import pytest

@@ -1,3 +1,5 @@
+"""MIDI files <-> pieces: clean and damaged files, keys, pedals, tracks, limits, and the writer."""
+
 import gzip
 import random
 from collections import defaultdict, deque

@@ -175,7 +175,6 @@ def test_a_listener_hears_the_kept_weights_and_changes_nothing(
 
     def listener(model: GPT, moment: Moment) -> None:
         assert not model.training
-        torch.rand(7, generator=torch.Generator().manual_seed(moment.step))
         heard.append((moment, model.head.weight.detach().clone()))
 
     config = run_config(model={"dropout": 0.1}, optim={"ema": 0.5}, max_steps=12)
@@ -255,6 +254,18 @@ def test_all_processes_take_a_step_at_the_time_that_they_agreed_on(
     config = run_config(max_minutes=8.0, accumulate=2, validate_every_steps=2)
     assert train(tokens, tmp_path / "run", config)["steps"] == 5
     assert stepped == agreed[:-1]
+
+
+def test_all_processes_end_when_the_least_time_that_one_was_given_is_over(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_one_of_a_second(_: Any, values: list[float], how: str) -> list[float]:
+        return [min(*values, 1.0)] if how == "min" else values
+
+    monkeypatch.setattr(callback, "_over_ranks", with_one_of_a_second)
+    result = train(tokens, tmp_path / "run", run_config(max_minutes=8.0))
+    assert result["finished"]
+    assert 1 / 60 <= result["minutes"] + 0.005 < 1
 
 
 @pytest.mark.parametrize("where", ["in a step", "in a measurement"])

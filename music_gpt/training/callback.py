@@ -82,6 +82,8 @@ class Keeper(pl.Callback):
         """Begin to count; Lightning's own handler of SIGTERM would end without saving."""
         module = cast(Training, pl_module)
         self.signals.take(signal.SIGTERM)
+        # a bound on the whole program leaves each process what its own start has not taken
+        [module.limit_seconds] = _over_ranks(trainer, [module.limit_seconds], "min")
         self._counted = self._last_save = self.clock.seconds()
         self._speed_mark = (self._counted, module.tokens)
         device = _device_name(trainer.strategy.root_device)
@@ -263,7 +265,7 @@ def _device_name(device: torch.device) -> str:
 
 
 def _over_ranks(trainer: pl.Trainer, values: list[float], how: str) -> list[float]:
-    """The values of all processes as one: their "sum", "mean" or "max"."""
+    """The values of all processes as one: their "sum", "mean", "min" or "max"."""
     if trainer.world_size == 1:
         return values
     device = trainer.strategy.root_device

@@ -39,6 +39,7 @@ class Training(pl.LightningModule):
         self.model, self.config = model, config
         self.nats: Callable[[Tensor], tuple[Tensor, Tensor]] = partial(batch_nats, model)
         self.n_steps = _planned_steps(config, batches_per_epoch)
+        self.limit_seconds = 60.0 * config.train.max_minutes
         self.step, self.batches_done, self.tokens, self.seconds = 0, 0, 0, 0.0
         self.ema = EMA(model, config.optim.ema) if config.optim.ema else None
         self.context, self.lr_factor, self.gradient_norm = 0, 0.0, torch.zeros(())
@@ -48,8 +49,7 @@ class Training(pl.LightningModule):
     def progress(self) -> float:
         """How much of the run is over, 0 to 1."""
         by_steps = self.step / self.n_steps if self.n_steps else 0.0
-        limit = 60.0 * self.config.train.max_minutes
-        return max(by_steps, self.seconds / limit if limit else 0.0)
+        return max(by_steps, self.seconds / self.limit_seconds if self.limit_seconds else 0.0)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """One optimiser; its learning rates are set before each step."""
