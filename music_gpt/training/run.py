@@ -28,7 +28,7 @@ from music_gpt.network.checkpoint import load_checkpoint
 from music_gpt.network.growth import grown
 from music_gpt.network.model import GPT, resolve_device, use_bf16
 from music_gpt.printable import printable_name, shown
-from music_gpt.tokens.corpus import Corpus
+from music_gpt.tokens.corpus import Corpus, Split
 from music_gpt.tokens.data import CropBatches, Windows, loader
 from music_gpt.tokens.events import VOCAB_SIZE
 from music_gpt.tokens.originality import copy_index, require_whole_index
@@ -65,37 +65,21 @@ def train(
     """
     # 1. what there is: tokens, the run so far, a machine
     run, corpus = Path(out), Corpus.open(tokens)
-    split, card = corpus.split("train"), _card(corpus, config, init_from)
-    if config.model.vocab_size < VOCAB_SIZE:
-        raise InputError(
-            f"vocab_size is {config.model.vocab_size:,}, but the tokens are {VOCAB_SIZE} events of "
-            "music; leave --model.vocab_size at its default."
-        )
+    card = _card(corpus, config, init_from)
+    _check_vocabulary(config)
     if config.train.tensorboard:
         require_tensorboard()
     state = read_resume_point(run) if resume else {}
     _check_resume(state, config, card)
     with _quiet_lightning(), ExitStack() as held:
         trainer = make_trainer(config)
-        rank, n_ranks = trainer.global_rank, trainer.world_size
-        if trainer.is_global_zero and not resume:
+        is_first = trainer.is_global_zero
+        if is_first and not resume:
             require_new_run(run)
             require_whole_index(corpus.path)
         # 2. the network and its batches
-        torch.manual_seed(config.train.seed)
-        if init_from is None or resume:
-            model = GPT(config.model)
-        else:
-            model = grown(load_checkpoint(init_from)[0], config.model)
-        batches = CropBatches(
-            split,
-            config.model.context,
-            config.data,
-            seed=config.train.seed,
-            rank=rank,
-            n_ranks=n_ranks,
-            first_batch=_batches_done(state, config, n_ranks),
-        )
+        model = _first_network(config, None if resume else init_from)
+        batches = _batches(corpus.split("train"), config, state, trainer)
         module = Training(model, config, batches.batches_per_epoch)
         if state:
             module.restore(state)
@@ -107,33 +91,71 @@ def train(
                 f"--init-from {printable_name(run / LAST_WEIGHTS)}."
             )
         # 3. the folder, and the run itself
-        if trainer.is_global_zero:
+        if is_first:
             held.enter_context(locked(run, "train"))
             open_run(run, config, step=module.step if resume else None)
             if not resume:
                 copy_index(corpus.path, run)
-        validation = _validation(corpus, config, rank, n_ranks)
+        validation = _validation(corpus, config, trainer)
         keeper = Keeper(run, validation, card, state, listener, _about(corpus, card))
-        trainer.callbacks.append(keeper)  # type: ignore[attr-defined] # Lightning's own list
-        if config.train.compile:
-            # with the loss: the logits are then made and read in one go
-            module.nats = torch.compile(module.nats, dynamic=False)
-        on_cuda = trainer.strategy.root_device.type == "cuda"
-        if on_cuda and trainer.precision == "bf16-mixed":
-            held.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
-            torch.set_float32_matmul_precision("high")  # beside bf16, TF32 loses nothing
-        try:
-            if module.progress < 1.0:  # else nothing but the weights of the end is missing
-                with keeper.watching(), _frozen_objects():
-                    trainer.fit(module, loader(batches, config.data.workers, pin=on_cuda))
-        except StoppedAtOnce:
-            raise KeyboardInterrupt(
-                f"Stopped at once; --resume goes on from the last saved point in {shown(run)}."
-            ) from None
-        if not trainer.is_global_zero:
+        if module.progress < 1.0:  # else nothing but the weights of the end is missing
+            _fit(trainer, module, batches, keeper)
+        if not is_first:
             return {}
         keeper.finish(module)
         return _result(run, module, keeper)
+
+
+def _first_network(config: RunConfig, init_from: str | Path | None) -> GPT:
+    """The network of a new run: with random weights, or grown from those of a checkpoint."""
+    torch.manual_seed(config.train.seed)
+    if init_from is None:
+        return GPT(config.model)
+    return grown(load_checkpoint(init_from)[0], config.model)
+
+
+def _batches(
+    split: Split, config: RunConfig, state: Mapping[str, Any], trainer: pl.Trainer
+) -> CropBatches:
+    """The batches of this process, from where the run is."""
+    return CropBatches(
+        split,
+        config.model.context,
+        config.data,
+        seed=config.train.seed,
+        rank=trainer.global_rank,
+        n_ranks=trainer.world_size,
+        first_batch=_batches_done(state, config, trainer.world_size),
+    )
+
+
+def _fit(trainer: pl.Trainer, module: Training, batches: CropBatches, keeper: Keeper) -> None:
+    """Train until the keeper ends it; `KeyboardInterrupt` when Ctrl-C is pressed twice."""
+    trainer.callbacks.append(keeper)  # type: ignore[attr-defined] # Lightning's own list
+    if module.config.train.compile:
+        # with the loss: the logits are then made and read in one go
+        module.nats = torch.compile(module.nats, dynamic=False)
+    on_cuda = trainer.strategy.root_device.type == "cuda"
+    source = loader(batches, module.config.data.workers, pin=on_cuda)
+    try:
+        with keeper.watching(), _frozen_objects(), _quick_products(trainer):
+            trainer.fit(module, source)
+    except StoppedAtOnce:
+        raise KeyboardInterrupt(
+            f"Stopped at once; --resume goes on from the last saved point in {shown(keeper.run)}."
+        ) from None
+
+
+@contextmanager
+def _quick_products(trainer: pl.Trainer) -> Iterator[None]:
+    """Let a GPU take TF32 for the products beside those in bf16: nothing is lost by it."""
+    before = torch.get_float32_matmul_precision()
+    if trainer.strategy.root_device.type == "cuda" and trainer.precision == "bf16-mixed":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @contextmanager
@@ -180,6 +202,14 @@ def make_trainer(config: RunConfig) -> pl.Trainer:
         use_distributed_sampler=False,
         num_sanity_val_steps=0,
     )
+
+
+def _check_vocabulary(config: RunConfig) -> None:
+    if config.model.vocab_size < VOCAB_SIZE:
+        raise InputError(
+            f"vocab_size is {config.model.vocab_size:,}, but the tokens are {VOCAB_SIZE} events of "
+            "music; leave --model.vocab_size at its default."
+        )
 
 
 def _check_resume(state: Mapping[str, Any], config: RunConfig, card: Mapping[str, Any]) -> None:
@@ -231,9 +261,10 @@ def _about(corpus: Corpus, card: Mapping[str, Any]) -> dict[str, Any]:
     return {**card, "tokens": printable_name(corpus.path.resolve().name), "splits": splits}
 
 
-def _validation(corpus: Corpus, config: RunConfig, rank: int, n_ranks: int) -> Windows | None:
+def _validation(corpus: Corpus, config: RunConfig, trainer: pl.Trainer) -> Windows | None:
+    """What of the validation split this process scores; None, and a word, where there is none."""
     if "validation" not in corpus.splits:
-        if rank == 0:
+        if trainer.is_global_zero:
             print(
                 "The tokens folder has no validation split: the best checkpoint is chosen by the "
                 "training loss.",
@@ -245,8 +276,8 @@ def _validation(corpus: Corpus, config: RunConfig, rank: int, n_ranks: int) -> W
         config.model.context,
         config.data.batch_size,
         n_tokens=config.train.validate_tokens,
-        rank=rank,
-        n_ranks=n_ranks,
+        rank=trainer.global_rank,
+        n_ranks=trainer.world_size,
     )
 
 
