@@ -119,7 +119,7 @@ def draw(logits: Floats, sampling: SamplingConfig, noise: Floats) -> tuple[Ints,
     the largest of logits + temperature * noise is a sample of softmax(logits / temperature), and at
     temperature 0 it is the likeliest event. Raises `InputError` if the network gives no numbers.
     """
-    if not np.isfinite(logits.max(1)).all():
+    if not all(map(math.isfinite, logits.max(1).tolist())):
         raise InputError(
             "The network gives no numbers for what comes next; its checkpoint is damaged, so use "
             "another one."
@@ -131,12 +131,15 @@ def draw(logits: Floats, sampling: SamplingConfig, noise: Floats) -> tuple[Ints,
         sampling = replace(sampling, temperature=1.0)
     lowest, border = survivors(logits, sampling)
     scores = logits + sampling.temperature * noise
-    rows = np.arange(len(scores))
-    ids = np.where(logits >= lowest[:, None], scores, -np.inf).argmax(1)
-    rivals = np.where(logits >= lowest[:, None] - near, scores, -np.inf)
-    best = rivals[rows, ids].copy()
-    rivals[rows, ids] = -np.inf
-    sure = (best - rivals.max(1) > near) & (logits[rows, ids] - border > near)
+    scores[logits < lowest[:, None] - near] = -np.inf  # leaves what rounding could let through
+    rows, ids = np.arange(len(scores)), scores.argmax(1)
+    drawn = logits[rows, ids]
+    if (drawn < lowest).any():  # only rounding could have let it through
+        ids = np.where(logits < lowest[:, None], -np.inf, scores).argmax(1)
+        drawn = logits[rows, ids]
+    best = scores[rows, ids]
+    scores[rows, ids] = -np.inf
+    sure = (best - scores.max(1) > near) & (drawn - border > near)
     return ids, sure
 
 
