@@ -1,4 +1,4 @@
-"""Which files are measured and how two ways are compared: what the benchmarks share."""
+"""Two ways of one work -> how many times as fast the first is: what the benchmarks share."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from symusic import Score
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import read_piece
 from music_gpt.notes import Notes
-from music_gpt.tokens.events import canonical_notes, decode_ids, encode_notes
+from music_gpt.tokens.events import FRAMES_PER_SECOND, canonical_notes, decode_ids, encode_notes
 from music_gpt.tokens.tokenizer import PerformanceTokenizer
 
 
@@ -57,7 +57,8 @@ def print_round_trip(pieces: list[Notes]) -> None:
         onset = notes["start"] - notes["start"].min()
         n_notes, n_tokens = n_notes + len(notes), n_tokens + len(ids)
         n_lost += len(notes) - len(decoded)
-        n_doubles += len(notes) - len(np.unique(_on_one_line(notes["pitch"], np.rint(onset * 100))))
+        frame = np.rint(onset * FRAMES_PER_SECOND)
+        n_doubles += len(notes) - len(np.unique(_on_one_line(notes["pitch"], frame)))
         n_canonical += bool(np.array_equal(decoded, canonical_notes(notes)))
         worst = max(worst, _largest_distance(notes["pitch"], onset, decoded))
         longest = max(longest, float(onset.max()))

@@ -296,7 +296,7 @@ def measure_speeds(task: Task, rounds: int, steps: int) -> list[dict[str, float]
         done.append(row)
         _write(kept, done)
         seconds = (time.monotonic() - began) * (rounds - len(done))
-        seconds += sum(
+        seconds += sum(  # scoring is the forward half of a step: about a third of its time
             steps * task.step_tokens / row[name] + task.validation_tokens / (3 * row[name])
             for name in TRAINED
             if not (task.out / f"{name}.json").exists()

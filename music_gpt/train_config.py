@@ -27,7 +27,6 @@ from music_gpt.printable import shown
 from music_gpt.process import exit_code, print_out
 from music_gpt.settings import SECTIONS, read_settings, read_yaml, run_config
 
-EVALUATION = "evaluation.json"
 EVALUATION_SHARE = 0.08
 """Of all minutes, those kept for scoring: a GPU scores MAESTRO's splits in about that of nine."""
 TRIAL_TOKENS = 16_384
@@ -90,9 +89,9 @@ def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
     """
     config = read_config(args.config, args.knobs, args.max_minutes)
     minutes = config.train.max_minutes
-    from music_gpt.training_samples import (
-        train_and_listen,  # takes seconds: after what may be refused
-    )
+    # takes seconds: after what may be refused
+    from music_gpt.training.run_folder import EVALUATION
+    from music_gpt.training_samples import train_and_listen
 
     spent = (time.monotonic() - began) / 60
     if minutes:

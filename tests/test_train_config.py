@@ -11,7 +11,8 @@ import pytest
 import yaml
 from small import run_config, tokens_folder
 
-from music_gpt.train_config import EVALUATION, evaluate, main, read_config
+from music_gpt.train_config import evaluate, main, read_config
+from music_gpt.training.run_folder import EVALUATION
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,20 @@ def test_a_file_is_trained_and_both_splits_are_scored_whole(
     for name in ("validation", "test"):
         assert told["evaluation"][name]["tokens"] == card[name]["tokens"] - card[name]["pieces"]
         assert 0 < told["evaluation"][name]["nats_per_token"] < 2 * math.log(390)
+
+
+def test_what_was_scored_is_not_written_over_and_is_no_file_of_others(
+    file: Path, tokens: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = file.parent / "run"
+    assert main(words(file, tokens)) == 0
+    for result in [*run.glob("*.ckpt"), *run.glob("*.safetensors")]:
+        result.unlink()
+    capsys.readouterr()
+    assert main(words(file, tokens)) == 2
+    assert "already holds a run" in capsys.readouterr().err
+    (run / EVALUATION).unlink()
+    assert main(words(file, tokens)) == 0
 
 
 def test_a_flag_wins_over_the_file_and_the_minutes_are_those_of_all(

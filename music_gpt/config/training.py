@@ -24,7 +24,7 @@ class DataConfig:
     transpose: int = 3
     """Largest transposition in semitones, up and down; 0 leaves the pitch alone."""
     stretch: float = 0.05
-    """Largest change of tempo: five factors from 1 - stretch to 1 + stretch; 0 for none."""
+    """Largest change of tempo: the factors lie from 1 - stretch to 1 + stretch; 0 for none."""
     velocity_bins: int = 2
     """Largest shift of all velocities of a crop, in the 32 bins; 0 leaves them alone."""
     workers: int = 0

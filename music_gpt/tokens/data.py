@@ -36,6 +36,7 @@ from music_gpt.tokens.events import (
 )
 
 N_STRETCHES = 5
+"""Factors on the tempo, evenly spaced: an odd number, so that 1 is one of them."""
 LOOK_BACK = 128
 """Tokens read at once in search of the velocity in force: it is told about every 20 tokens."""
 

@@ -7,6 +7,7 @@
     last.safetensors     the weights at the end
     originality.npz      figures of the training pieces, to find what a take has of them
     report.html          all of this for a person: curves, settings, the last samples
+    evaluation.json      the likelihood of its best weights, where `music_gpt.train_config` ran it
     samples/step-N/      what the network plays after N steps: MIDI, picture and sound
     events.out.tfevents* the log for TensorBoard, where that is asked for
 
@@ -42,7 +43,8 @@ from music_gpt.training.optimizer import Muon, MuonAdamW
 CONFIG, LOG, LAST, PREVIOUS = RUN_CONFIG, "log.csv", "last.ckpt", "previous.ckpt"
 BEST_WEIGHTS, LAST_WEIGHTS = "best.safetensors", "last.safetensors"
 REPORT, SAMPLES, EVENTS = "report.html", "samples", "events.out.tfevents"
-_RESULTS = (LAST, PREVIOUS, BEST_WEIGHTS, LAST_WEIGHTS)
+EVALUATION = "evaluation.json"
+_RESULTS = (LAST, PREVIOUS, BEST_WEIGHTS, LAST_WEIGHTS, EVALUATION)
 _OURS = re.compile(
     "|".join(map(re.escape, (CONFIG, LOG, *_RESULTS, REPORT, SAMPLES, INDEX_FILE)))
     + rf"|{re.escape(EVENTS)}.*"
@@ -199,7 +201,8 @@ def read_resume_point(run: Path) -> dict[str, Any]:
             say(f"{shown(path)} is not readable ({why}).")
         else:
             return cast(dict[str, Any], state)
-    left = next((run / name for name in _RESULTS[2:] if os.path.isfile(run / name)), None)
+    weights = (run / name for name in (BEST_WEIGHTS, LAST_WEIGHTS))
+    left = next(filter(os.path.isfile, weights), None)
     begin = f", with --init-from {printable_name(left)}" if left else ""
     raise InputError(
         f"There is nothing to resume in {shown(run)}: it has no readable {LAST}; start a new run "
