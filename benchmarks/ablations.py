@@ -142,22 +142,22 @@ def measure(row: Row, tokens: Path, out: Path, steps: int) -> dict[str, Any]:
 
 def table(results: dict[str, dict[str, Any]]) -> str:
     """The rows that are done, as Markdown."""
-    base = results["base"]["nats_per_token"]
-    bases = {1: base, 2: results.get("seed-2", {}).get("nats_per_token", base)}
     lines = [
         "| row | what is changed | flags | nats/token | against the base |",
         "| --- | --- | --- | ---: | ---: |",
     ]
     for row in ROWS:
         if row.name in results:
-            value = results[row.name]["nats_per_token"]
-            # a row with the second seed is compared with the base of that seed
-            reference = base if row.name == "seed-2" else bases[row.train.get("seed", 1)]
+            value, base = results[row.name]["nats_per_token"], results.get(base_of(row))
+            against = f"{value - base['nats_per_token']:+.3f}" if base else ""
             flags = f"`{row.flags}`" if row.flags else ""
-            lines.append(
-                f"| {row.name} | {row.what} | {flags} | {value:.3f} | {value - reference:+.3f} |"
-            )
+            lines.append(f"| {row.name} | {row.what} | {flags} | {value:.3f} | {against} |")
     return "\n".join(lines) + "\n"
+
+
+def base_of(row: Row) -> str:
+    """The row that another is compared with: of the second seed, that of the same seed."""
+    return "seed-2" if row.name != "seed-2" and row.train.get("seed") == 2 else "base"
 
 
 def main() -> None:
@@ -174,8 +174,7 @@ def main() -> None:
     for name in options.only:
         results[name] = measure(rows[name], options.tokens, options.out, options.steps)
         print(f"{name}: {results[name]}", flush=True)
-    if "base" in results:
-        print(table(results))
+    print(table(results))
 
 
 if __name__ == "__main__":
