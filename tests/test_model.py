@@ -376,7 +376,7 @@ def test_decoding_in_parts_equals_reading_the_whole(name: str, sizes: list[int])
     model, ids = network(name), some_ids(CONFIGS[name], 2, 24)
     cache = model.new_cache(2, 24)
     torch.testing.assert_close(in_chunks(model, ids, sizes, cache), model(ids), rtol=0, atol=1e-4)
-    assert (cache.length, cache.capacity, cache.batch_size) == (24, 24, 2)
+    assert (cache.length, cache.capacity) == (24, 24)
 
 
 @every_cached
@@ -387,7 +387,7 @@ def test_an_expanded_cache_carries_each_take_on_its_own(name: str) -> None:
     narrow = model.new_cache(1, 20)
     model(prompt, narrow)
     wide = narrow.expand(3)
-    assert (wide.batch_size, wide.length, wide.capacity) == (3, 12, 20)
+    assert (wide.keys.shape[1], wide.length, wide.capacity) == (3, 12, 20)
     whole = model(torch.cat((prompt.expand(3, -1), takes), dim=1))[:, 12:]
     torch.testing.assert_close(in_chunks(model, takes, [1, 4, 1], wide), whole, rtol=0, atol=1e-4)
     # the narrow one is still where it was

@@ -60,11 +60,6 @@ class KVCache:
         """Number of positions that fit."""
         return self.keys.shape[3]
 
-    @property
-    def batch_size(self) -> int:
-        """Number of pieces side by side."""
-        return self.keys.shape[1]
-
     def expand(self, batch_size: int) -> KVCache:
         """A new cache of `batch_size` rows, each a copy of row 0."""
 
