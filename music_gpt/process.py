@@ -27,6 +27,11 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM came: it ends what Ctrl-C ends, with a code of its own."""
 
 
+def interrupted(signal_name: str | None, sentence: str) -> KeyboardInterrupt:
+    """What to raise for work that this signal has ended, so that its code is told."""
+    return (Terminated if signal_name == "SIGTERM" else KeyboardInterrupt)(sentence)
+
+
 def exit_code(work: Callable[[], object]) -> int:
     """Do the work of a program; returns its exit code.
 

@@ -24,11 +24,11 @@ from music_gpt.config.training import RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import whole_file
 from music_gpt.printable import shown
-from music_gpt.process import exit_code, print_out
+from music_gpt.process import exit_code, interrupted, print_out
 from music_gpt.settings import SECTIONS, read_settings, read_yaml, run_config
 
 EVALUATION_SHARE = 0.08
-"""Of all minutes, those kept for scoring: a GPU scores MAESTRO's splits in about that of nine."""
+"""Of all minutes, those kept for scoring; if they are too few, a part of each split is scored."""
 TRIAL_TOKENS = 16_384
 """Tokens that are scored to see how quickly it goes."""
 USED_SHARE = 0.8
@@ -104,7 +104,8 @@ def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
     if not result:
         return {}
     if not result["finished"]:
-        raise KeyboardInterrupt(f"Stopped after {result['steps']:,} steps; --resume goes on.")
+        told = f"Stopped after {result['steps']:,} steps; --resume goes on."
+        raise interrupted(result["stopped_by"], told)
     until = began + 60 * minutes if minutes else math.inf
     result |= {"evaluation": evaluate(args.tokens, Path(result["checkpoint"]), config, until)}
     result["minutes_in_all"] = round((time.monotonic() - began) / 60, 2)

@@ -6,12 +6,14 @@ import json
 import math
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from small import run_config, tokens_folder
 
 from music_gpt.train_config import evaluate, main, read_config
+from music_gpt.training.callback import Keeper
 from music_gpt.training.run_folder import EVALUATION
 
 
@@ -47,6 +49,27 @@ def test_a_file_is_trained_and_both_splits_are_scored_whole(
     for name in ("validation", "test"):
         assert told["evaluation"][name]["tokens"] == card[name]["tokens"] - card[name]["pieces"]
         assert 0 < told["evaluation"][name]["nats_per_token"] < 2 * math.log(390)
+
+
+@pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_ends_it_before_the_scoring_with_its_code(
+    file: Path,
+    tokens: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    signal: str,
+    code: int,
+) -> None:
+    after_step = Keeper._after_step
+
+    def signalled(self: Keeper, trainer: Any, module: Any) -> None:
+        self.signals.received = signal if module.step == 3 else ""
+        after_step(self, trainer, module)
+
+    monkeypatch.setattr(Keeper, "_after_step", signalled)
+    assert main(words(file, tokens)) == code
+    assert "Stopped after 3 steps; --resume goes on." in capsys.readouterr().err
+    assert not (file.parent / "run" / EVALUATION).exists()
 
 
 def test_what_was_scored_is_not_written_over_and_is_no_file_of_others(

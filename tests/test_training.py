@@ -407,6 +407,15 @@ def test_a_second_ctrl_c_ends_at_once_and_leaves_the_signals_as_they_were(
     assert train(tokens, tmp_path / "run", config, resume=True)["finished"]
 
 
+def test_a_signal_in_the_last_step_stops_nothing(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_step(4, interrupt, monkeypatch)
+    result = train(tokens, tmp_path / "run", run_config(max_steps=4))
+    assert (result["finished"], result["stopped_by"]) == (True, None)
+    assert "Finished after 4 steps" in (tmp_path / "run" / "report.html").read_text()
+
+
 def test_a_resumed_run_keeps_the_best_of_before(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

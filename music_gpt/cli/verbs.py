@@ -37,7 +37,7 @@ from music_gpt.config.training import RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import require_writable
 from music_gpt.printable import printable_name, shown
-from music_gpt.process import Terminated, say
+from music_gpt.process import interrupted, say
 from music_gpt.settings import SECTIONS
 
 MAX_PORT = 65_535
@@ -212,8 +212,7 @@ def train(args: Namespace) -> None:
     if args.json:
         print_json(result)
     if not result["finished"]:
-        terminated = result["stopped_by"] == "SIGTERM"
-        raise (Terminated if terminated else KeyboardInterrupt)(_trained(result))
+        raise interrupted(result["stopped_by"], _trained(result))
     if not args.json:
         say(_trained(result))
 

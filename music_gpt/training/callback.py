@@ -145,7 +145,7 @@ class Keeper(pl.Callback):
         if done or stopped or due_somewhere or measuring:
             self.save(trainer, module)
         if done or stopped:
-            self.stop_reason = self.signals.received or ("" if done else "another process")
+            self.stop_reason = "" if done else self.signals.received or "another process"
             trainer.should_stop = True
         if (measuring or stopped) and trainer.is_global_zero:
             self._tell(module, measuring=measuring, done=done)
