@@ -1004,6 +1004,24 @@ def test_two_processes_train_like_one_with_batches_of_twice_the_size(tmp_path: P
     assert results[0]["tokens"] == results[1]["tokens"]
 
 
+def test_all_processes_begin_with_one_network_and_drop_activations_of_their_own(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def seen(self: Training) -> None:
+        begun.append((self.model.embedding.weight.detach().clone(), torch.get_rng_state()))
+
+    monkeypatch.setattr(Training, "on_fit_start", seen)
+    for rank in range(3):
+        monkeypatch.setattr(training.pl.Trainer, "global_rank", rank)
+        monkeypatch.setattr(training.pl.Trainer, "is_global_zero", rank == 0)
+        train(tokens, tmp_path / "run", run_config(max_steps=1))
+    weights, random = zip(*begun, strict=True)
+    assert all(torch.equal(one, weights[0]) for one in weights)
+    assert len({state.numpy().tobytes() for state in random}) == 3
+
+
 def test_the_configuration_of_a_run_can_be_read_again(tokens: Path, tmp_path: Path) -> None:
     config = run_config(
         max_steps=2,

@@ -85,6 +85,8 @@ def train(
             module.restore(state)
             module.batches_done = batches.first_batch
             torch.set_rng_state(state["rng"])
+        if not is_first:  # or all processes would drop the same activations
+            torch.manual_seed(config.train.seed + trainer.global_rank)
         if module.progress >= 1.0 and (run / LAST_WEIGHTS).exists():
             raise InputError(
                 f"The run in {shown(run)} is finished; to train longer, give a new folder and "
