@@ -146,7 +146,7 @@ def print_whole(folder: Path, workers: int) -> None:
     """Seconds for the folder, read for the first time and once more."""
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "tokens"
-        for path in folder.rglob("*.mid*"):
+        for path in midi_files(folder, 0, 0):
             path.read_bytes()  # so that the disk is not measured
         print(f"{folder.name} on {workers} processes, start of Python included:")
         for what in ("first run", "second run"):
