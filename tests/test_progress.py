@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from music_gpt.errors import InputError
 from music_gpt.training import progress
-from music_gpt.training.callback import Keeper
+from music_gpt.training.callback import RunCallback
 from music_gpt.training.progress import TENSORBOARD_TAGS, Watch
 from music_gpt.training.run import train
 from music_gpt.training.run_folder import Measurement, read_log
@@ -57,15 +57,15 @@ def test_a_run_that_goes_on_leaves_no_point_of_tensorboard_twice(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = run_config(max_steps=50, validate_every_steps=15, tensorboard=True)
-    after_step = Keeper._after_step
+    after_step = RunCallback._after_step
 
-    def killed_at_42(self: Keeper, trainer: Any, module: Any) -> None:
+    def killed_at_42(self: RunCallback, trainer: Any, module: Any) -> None:
         if module.step == 42:  # step 40 was told, the last saved point is step 30
             raise Killed
         after_step(self, trainer, module)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Keeper, "_after_step", killed_at_42)
+        patch.setattr(RunCallback, "_after_step", killed_at_42)
         with pytest.raises(Killed):
             train(tokens, tmp_path, config)
     train(tokens, tmp_path, config, resume=True)

@@ -11,7 +11,7 @@ from small import run_config, tokens_folder
 from test_report import Page
 
 from music_gpt.config.training import RunConfig
-from music_gpt.training.callback import Keeper
+from music_gpt.training.callback import RunCallback
 from music_gpt.training.run import train
 from music_gpt.training.run_folder import Measurement, append_row
 from music_gpt.training.run_report import report_page
@@ -112,9 +112,9 @@ def test_the_page_is_written_at_each_measurement_and_says_where_the_run_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = tokens_folder(tmp_path / "tokens", {"train": [60], "validation": [40]})
-    run, after_step, seen = tmp_path / "run", Keeper._after_step, dict[int, str]()
+    run, after_step, seen = tmp_path / "run", RunCallback._after_step, dict[int, str]()
 
-    def wrapped(self: Keeper, trainer: Any, module: Any) -> None:
+    def wrapped(self: RunCallback, trainer: Any, module: Any) -> None:
         if module.step == 3:
             self.signals.received = "SIGTERM"
         after_step(self, trainer, module)
@@ -123,7 +123,7 @@ def test_the_page_is_written_at_each_measurement_and_says_where_the_run_is(
 
     config = run_config(max_steps=6, validate_every_steps=2)
     with monkeypatch.context() as patch:
-        patch.setattr(Keeper, "_after_step", wrapped)
+        patch.setattr(RunCallback, "_after_step", wrapped)
         train(tokens, run, config)
     assert "Going on: measured after 2 steps" in seen[2]
     assert "Stopped by SIGTERM after 3 steps" in seen[3]

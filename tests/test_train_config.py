@@ -13,7 +13,7 @@ import yaml
 from small import run_config, tokens_folder
 
 from music_gpt.train_config import evaluate, main, read_config
-from music_gpt.training.callback import Keeper
+from music_gpt.training.callback import RunCallback
 from music_gpt.training.run_folder import EVALUATION
 
 
@@ -60,13 +60,13 @@ def test_a_signal_ends_it_before_the_scoring_with_its_code(
     signal: str,
     code: int,
 ) -> None:
-    after_step = Keeper._after_step
+    after_step = RunCallback._after_step
 
-    def signalled(self: Keeper, trainer: Any, module: Any) -> None:
+    def signalled(self: RunCallback, trainer: Any, module: Any) -> None:
         self.signals.received = signal if module.step == 3 else ""
         after_step(self, trainer, module)
 
-    monkeypatch.setattr(Keeper, "_after_step", signalled)
+    monkeypatch.setattr(RunCallback, "_after_step", signalled)
     assert main(words(file, tokens)) == code
     assert "Stopped after 3 steps; --resume goes on." in capsys.readouterr().err
     assert not (file.parent / "run" / EVALUATION).exists()

@@ -30,7 +30,7 @@ from music_gpt.network.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.network.model import GPT
 from music_gpt.training import callback, clock, progress, run_folder
 from music_gpt.training import run as training
-from music_gpt.training.callback import Keeper, Nats
+from music_gpt.training.callback import Nats, RunCallback
 from music_gpt.training.module import Training, batch_nats
 from music_gpt.training.optimizer import MuonAdamW, lr_factor
 from music_gpt.training.progress import Moment
@@ -73,27 +73,27 @@ def assert_same_run(one: Path, other: Path) -> None:
         assert all(torch.equal(first[k], second[k]) for k in first)
 
 
-def at_step(step: int, act: Callable[[Keeper], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def at_step(step: int, act: Callable[[RunCallback], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `act` happen at the end of a step, before it is logged and saved."""
-    after_step = Keeper._after_step
+    after_step = RunCallback._after_step
 
-    def wrapped(self: Keeper, trainer: Any, module: Training) -> None:
+    def wrapped(self: RunCallback, trainer: Any, module: Training) -> None:
         if module.step == step:
             act(self)
         after_step(self, trainer, module)
 
-    monkeypatch.setattr(Keeper, "_after_step", wrapped)
+    monkeypatch.setattr(RunCallback, "_after_step", wrapped)
 
 
-def interrupt(keeper: Keeper) -> None:
-    keeper.signals.on_signal(signal.SIGINT, None)
+def interrupt(run_callback: RunCallback) -> None:
+    run_callback.signals.on_signal(signal.SIGINT, None)
 
 
 class Killed(BaseException):
     """Ends the run without a chance to save."""
 
 
-def kill(_: Keeper) -> None:
+def kill(_: RunCallback) -> None:
     raise Killed
 
 
@@ -274,7 +274,7 @@ def test_a_paused_process_does_not_count_as_training(
 ) -> None:
     slept = list[float]()
     monkeypatch.setattr(clock.time, "monotonic", lambda: time.perf_counter() + sum(slept))
-    owner, name = (Training, "training_step") if where == "in a step" else (Keeper, "_measure")
+    owner, name = (Training, "training_step") if where == "in a step" else (RunCallback, "_measure")
     happens = getattr(owner, name)
 
     def paused(*args: Any, **how: Any) -> Any:
@@ -392,9 +392,9 @@ def test_a_second_ctrl_c_ends_at_once_and_leaves_the_signals_as_they_were(
 ) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
 
-    def twice(keeper: Keeper) -> None:
-        interrupt(keeper)
-        interrupt(keeper)
+    def twice(run_callback: RunCallback) -> None:
+        interrupt(run_callback)
+        interrupt(run_callback)
 
     config = run_config(max_steps=8, validate_every_steps=3)
     with monkeypatch.context() as patch:

@@ -36,7 +36,7 @@ from music_gpt.training.stopping import StopSignals
 LOG_EVERY_STEPS = 20
 
 
-class Keeper(pl.Callback):
+class RunCallback(pl.Callback):
     """Counts, measures, logs, saves and ends the run."""
 
     def __init__(

@@ -32,7 +32,7 @@ from music_gpt.tokens.corpus import Corpus, Split
 from music_gpt.tokens.data import CropBatches, Windows, loader
 from music_gpt.tokens.events import VOCAB_SIZE
 from music_gpt.tokens.originality import copy_index, require_whole_index
-from music_gpt.training.callback import Keeper
+from music_gpt.training.callback import RunCallback
 from music_gpt.training.module import Training
 from music_gpt.training.progress import Listener, require_tensorboard
 from music_gpt.training.run_folder import (
@@ -99,13 +99,13 @@ def train(
             if not resume:
                 copy_index(corpus.path, run)
         validation = _validation(corpus, config, trainer)
-        keeper = Keeper(run, validation, card, state, listener, _about(corpus, card))
+        callback = RunCallback(run, validation, card, state, listener, _about(corpus, card))
         if module.progress < 1.0:  # else nothing but the weights of the end is missing
-            _fit(trainer, module, batches, keeper)
+            _fit(trainer, module, batches, callback)
         if not is_first:
             return {}
-        keeper.finish(module)
-        return _result(run, module, keeper)
+        callback.finish(module)
+        return _result(run, module, callback)
 
 
 def _first_network(config: RunConfig, init_from: str | Path | None) -> GPT:
@@ -131,20 +131,22 @@ def _batches(
     )
 
 
-def _fit(trainer: pl.Trainer, module: Training, batches: CropBatches, keeper: Keeper) -> None:
-    """Train until the keeper ends it; `KeyboardInterrupt` when Ctrl-C is pressed twice."""
-    trainer.callbacks.append(keeper)  # type: ignore[attr-defined] # Lightning's own list
+def _fit(
+    trainer: pl.Trainer, module: Training, batches: CropBatches, callback: RunCallback
+) -> None:
+    """Train until the callback ends it; `KeyboardInterrupt` when Ctrl-C is pressed twice."""
+    trainer.callbacks.append(callback)  # type: ignore[attr-defined] # Lightning's own list
     if module.config.train.compile:
         # with the loss: the logits are then made and read in one go
         module.nats = torch.compile(module.nats, dynamic=False)
     on_cuda = trainer.strategy.root_device.type == "cuda"
     source = loader(batches, module.config.data.workers, pin=on_cuda)
     try:
-        with keeper.watching(), _frozen_objects(), _quick_products(trainer):
+        with callback.watching(), _frozen_objects(), _quick_products(trainer):
             trainer.fit(module, source)
     except StoppedAtOnce:
         raise KeyboardInterrupt(
-            f"Stopped at once; --resume goes on from the last saved point in {shown(keeper.run)}."
+            f"Stopped at once; --resume goes on from the last saved point in {shown(callback.run)}."
         ) from None
 
 
@@ -283,16 +285,16 @@ def _validation(corpus: Corpus, config: RunConfig, trainer: pl.Trainer) -> Windo
     )
 
 
-def _result(run: Path, module: Training, keeper: Keeper) -> dict[str, Any]:
+def _result(run: Path, module: Training, callback: RunCallback) -> dict[str, Any]:
     best = run / BEST_WEIGHTS
     return {
         "run": str(run),
         "finished": module.progress >= 1.0,
-        "stopped_by": keeper.stop_reason or None,
+        "stopped_by": callback.stop_reason or None,
         "steps": module.step,
         "tokens": module.tokens,
         "minutes": round(module.seconds / 60, 2),
-        "nats_per_token": None if math.isnan(keeper.measured) else round(keeper.measured, 4),
+        "nats_per_token": None if math.isnan(callback.measured) else round(callback.measured, 4),
         "report": str(run / REPORT),
         "checkpoint": str(best if best.exists() else run / LAST_WEIGHTS),
     }
