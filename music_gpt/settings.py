@@ -33,21 +33,43 @@ def read_settings(file: Path, known: set[str]) -> dict[str, Any]:
     known: names that may stand in it beside the sections. The sections have to make a run of their
     own, whatever flags change in it.
     """
-    told = "see `music-gpt train --help` and configs/"
-    if not os.path.lexists(file):
-        raise InputError(f"--config: there is no file '{shown(file)}' of settings; {told}.")
-    text = read_text(file, MAX_BYTES, "a YAML file")
-    settings = read_yaml(f"--config: {shown(file)}", text)
+    settings = _read_file("--config", file)
     _check_names(f"{shown(file)}", settings, known | set(SECTIONS))
-    for name, config in SECTIONS.items():
+    for name in SECTIONS:
         if name in settings:
-            knobs = {f.name for f in dataclasses.fields(config)}
-            _check_names(f"{shown(file)}: {name}", settings[name], knobs)
+            _check_names(f"{shown(file)}: {name}", settings[name], _knobs(name))
     try:
         run_config(settings)
     except InputError as error:
         raise InputError(f"{shown(file)}: {error}") from error
     return dict(settings)
+
+
+def read_section(name: str, given: str) -> dict[str, Any]:
+    """What is given for a whole section: the YAML file of that name, or the YAML itself.
+
+    Raises `InputError` unless it holds knobs of the section by their names.
+
+    >>> read_section("model", "{n_layers: 2}")
+    {'n_layers': 2}
+    """
+    flag, inline = f"--{name}", ":" in given and not os.path.lexists(given)
+    knobs = read_yaml(flag, given) if inline else _read_file(flag, Path(given))
+    _check_names(flag if inline else f"{flag}: {shown(given)}", knobs, _knobs(name))
+    return dict(knobs)
+
+
+def _read_file(flag: str, file: Path) -> Any:
+    """What a YAML file says, for the flag that names it."""
+    if not os.path.lexists(file):
+        told = "see `music-gpt train --help` and configs/"
+        raise InputError(f"{flag}: there is no file '{shown(file)}' of settings; {told}.")
+    text = read_text(file, MAX_BYTES, "a YAML file")
+    return read_yaml(f"{flag}: {shown(file)}", text)
+
+
+def _knobs(section: str) -> set[str]:
+    return {field.name for field in dataclasses.fields(SECTIONS[section])}
 
 
 def read_yaml(where: str, text: str) -> Any:

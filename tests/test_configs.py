@@ -1,6 +1,7 @@
 """The files in configs/: each is a run that the command line takes, and tells the truth."""
 
 import dataclasses
+import os
 import re
 import sys
 from pathlib import Path
@@ -273,6 +274,55 @@ def test_a_switch_in_a_file_is_on_or_off(
     assert asked == []
     assert "resume is" in (said := capsys.readouterr().err)
     assert "but it has to be true or false" in said
+
+
+@pytest.mark.parametrize("given", ["network.yaml", "{n_layers: 3}", "n_layers: 3"])
+def test_a_section_is_read_from_a_file_of_its_own_or_from_the_flag(
+    tmp_path: Path, asked: list[Any], monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("network.yaml").write_text("n_layers: 3\n")
+    model = run_config(asked, "--model.d_ff=64", "--model", given, "--model.n_heads=2").model
+    assert (model.n_layers, model.d_ff, model.n_heads) == (3, 64, 2)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in folders")
+@pytest.mark.parametrize("flag", ["--config", "--model", "--data", "--optim", "--train"])
+@pytest.mark.parametrize("what", ["pipe", "device", "sparse"])
+def test_settings_that_never_end_are_not_waited_for(
+    tmp_path: Path, asked: list[Any], capsys: pytest.CaptureFixture[str], flag: str, what: str
+) -> None:
+    file = tmp_path / "endless.yaml"
+    if what == "pipe":
+        os.mkfifo(file)
+    elif what == "device":
+        file.symlink_to("/dev/zero")
+    else:
+        with file.open("wb") as hole:
+            hole.truncate(6 << 30)
+    assert cli.main(["train", "--tokens", "t", "--out", "o", flag, str(file)]) == 2
+    assert asked == []
+    assert f"{file} cannot be read: it " in (said := capsys.readouterr().err)
+    assert "; give a YAML file." in said
+
+
+@pytest.mark.parametrize(
+    ("flag", "given", "sentence"),
+    [
+        ("--model", "nowhere.yaml", "--model: there is no file 'nowhere.yaml' of settings"),
+        ("--config", "{model: {}}", "--config: there is no file '{model: {}}' of settings"),
+        ("--model", "{n_layer: 3}", "--model has 'n_layer', but there is no such setting"),
+        ("--optim", "a: &a [x]\nb: *a", "--optim is no valid YAML in line 2 (nothing may refer"),
+        ("--train", "seed: [" + "[" * 99, "--train is no valid YAML in line 1 (more than 8"),
+    ],
+)
+def test_a_section_that_cannot_be_used_is_one_sentence(
+    asked: list[Any], capsys: pytest.CaptureFixture[str], flag: str, given: str, sentence: str
+) -> None:
+    assert cli.main(["train", "--tokens", "t", "--out", "o", flag, given]) == 2
+    assert asked == []
+    assert sentence in (said := capsys.readouterr().err)
+    assert said.count("\n") == 1
 
 
 def test_a_flag_of_thousands_of_characters_is_one_short_sentence(

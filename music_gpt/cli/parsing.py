@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from jsonargparse import ArgumentParser, Namespace
 from music_gpt.checking import require
 from music_gpt.errors import InputError
 from music_gpt.process import print_out
-from music_gpt.settings import read_settings
+from music_gpt.settings import SECTIONS, read_section, read_settings
 
 _PLAIN_WORDS = (
     (r"a <class 'int'>", "a whole number"),
@@ -52,13 +53,23 @@ class Parser(ArgumentParser):
 
     def parse_path(self, cfg_path: Any, *args: Any, **kwargs: Any) -> Namespace:
         """A file of settings, once it has been looked through."""
-        known = {action.dest.split(".")[0] for action in self._actions}
-        settings = read_settings(Path(cfg_path), known)
+        settings = read_settings(Path(cfg_path), self._known())
         for switch in (action.dest for action in self._actions if action.nargs == 0):
             value = settings.get(switch, False)
             require(isinstance(value, bool), switch, value, "true or false")
-        found: Namespace = super().parse_path(cfg_path, *args, **kwargs)
+        found: Namespace = self.parse_string(json.dumps(settings, default=str), *args, **kwargs)
         return found
+
+    def _get_values(self, action: Any, arg_strings: Any) -> Any:
+        """What the words after a flag stand for; files are opened by us alone."""
+        value = super()._get_values(action, arg_strings)
+        if isinstance(value, str) and action.dest == "config":
+            read_settings(Path(value), self._known())
+        return read_section(action.dest, value) if action.dest in SECTIONS else value
+
+    def _known(self) -> set[str]:
+        """The names that may stand in a file of settings."""
+        return {action.dest.split(".")[0] for action in self._actions}
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise the `InputError` behind a complaint, or the complaint in plain words."""
