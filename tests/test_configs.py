@@ -282,8 +282,8 @@ def test_a_section_is_read_from_a_file_of_its_own_or_from_the_flag(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("network.yaml").write_text("n_layers: 3\n")
-    model = run_config(asked, "--model.d_ff=64", "--model", given, "--model.n_heads=2").model
-    assert (model.n_layers, model.d_ff, model.n_heads) == (3, 64, 2)
+    model = run_config(asked, "--model.d_ff=64", "--model", given, "--model.d_model=256").model
+    assert (model.n_layers, model.d_ff, model.d_model) == (3, 64, 256)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in folders")
