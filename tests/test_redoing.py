@@ -159,9 +159,10 @@ def test_the_new_music_ends_on_the_frame_whatever_is_drawn(held: frozenset[int])
             drawn = rng.choice(np.flatnonzero(grammar.allowed()[0]), size=1)
             ids.append(int(grammar.cut(drawn)[0]))
             grammar.advance(np.array(ids[-1:]))
-        assert grammar.frame[0] == seam + length
+        (now,) = grammar.moments
+        assert now.frame == seam + length
+        assert now.held == held
         for pitch in held:
-            assert grammar.onset[0, pitch] == onsets[pitch]
             assert not {pitch, 128 + pitch} & set(ids)
 
 

@@ -9,9 +9,12 @@ The letters in the shape comments: B takes side by side, V events in the vocabul
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
 import numpy as np
 
-from music_gpt.arrays import Floats, Ints, Mask
+from music_gpt.arrays import Floats, Ints
 from music_gpt.config.sampling import SamplingConfig
 from music_gpt.generation.takes import Rows
 from music_gpt.keys import scale
@@ -51,9 +54,25 @@ one bass note a second."""
 FEWEST_REPEATED = 5
 KEPT = 0.75
 """How much of its age a figure keeps after a note that does not belong to it."""
-_REPEATED = np.maximum(2 * np.arange(1, LONGEST_FIGURE + 1), FEWEST_REPEATED)
+_REPEATED = [max(2 * length, FEWEST_REPEATED) for length in range(1, LONGEST_FIGURE + 1)]
 _LOG_WAITS = np.log(np.arange(1, N_SHIFTS + 1))
 _WAIT_SHARE = np.minimum(np.arange(1, N_SHIFTS + 1) / (LONG_WAIT_SECONDS * FRAMES_PER_SECOND), 1.0)
+
+
+def _kept(memory_seconds: float) -> list[float]:
+    """What is left of a rate after a wait of 0, 1, ... 100 frames, in a memory that fades."""
+    kept: list[float] = np.exp(
+        -np.arange(N_SHIFTS + 1) / (FRAMES_PER_SECOND * memory_seconds)
+    ).tolist()
+    return kept
+
+
+_KEPT_RATE, _KEPT_PACE = _kept(MEMORY_SECONDS), _kept(PACE_MEMORY_SECONDS)
+
+
+def _frames(id_: int) -> int:
+    """Length of an event in frames: none but a wait has one."""
+    return id_ - (TIME_SHIFT - 1) if TIME_SHIFT <= id_ < VELOCITY else 0
 
 
 class Leaning(Rows):
@@ -66,23 +85,64 @@ class Leaning(Rows):
         if kept is not None:
             outside = [pitch for pitch in range(N_PITCHES) if pitch % 12 not in kept]
             self._for_key[:, outside] -= sampling.key_strength
-        self._rate = np.full(n_takes, self._target)  # notes per second lately
+        self._rate = [self._target] * n_takes  # notes per second lately
 
-    def bias(self, going: Mask) -> Floats:
+    def bias(self, going: Iterable[bool]) -> Floats:
         """What is added to the logits, (B, V); the density counts for the takes in `going` (B)."""
         bias = np.zeros((len(self._rate), VOCAB_SIZE))
         bias[:, NOTE_ON:NOTE_OFF] = self._for_key
         if self._target:
-            lack = np.clip(GAIN * (1 - self._rate / self._target), -1, 1)
-            lean = (np.where(going, lack, 0.0) * self._strength)[:, None]  # (B, 1)
+            rates = zip(self._rate, going, strict=True)
+            leans = [self._lean(rate) if goes else 0.0 for rate, goes in rates]
+            lean = np.array(leans)[:, None]  # (B, 1)
             bias[:, NOTE_ON:NOTE_OFF] += lean
             bias[:, VELOCITY:EOS] += lean
             bias[:, TIME_SHIFT:VELOCITY] -= lean * _WAIT_SHARE
         return bias
 
+    def _lean(self, rate: float) -> float:
+        lack = GAIN * (1 - rate / self._target)
+        return min(max(lack, -1.0), 1.0) * self._strength
+
     def advance(self, ids: Ints) -> None:
         """One more event in each take, ids (B)."""
-        self._rate = _rate_after(self._rate, ids, _frames(ids), MEMORY_SECONDS)
+        for take, id_ in enumerate(ids.tolist()):
+            if id_ < NOTE_OFF:
+                self._rate[take] += 1 / MEMORY_SECONDS
+            else:
+                self._rate[take] *= _KEPT_RATE[_frames(id_)]
+
+
+@dataclass(slots=True)
+class _Tempo:
+    """How fast one take goes."""
+
+    opening: float = OPENING_SECONDS
+    """What is left of its first minute."""
+    own: float = 0.0
+    """Notes per second of that."""
+    rate: float = 0.0
+    """Notes per second lately."""
+    usual: float = float(_LOG_WAITS[9])
+    """Logarithm of the frames of its waits lately."""
+
+    def lean(self) -> float:
+        """Nats by which a wait of the usual length becomes less likely."""
+        lack = (self.own - self.rate) / max(self.own, 1 / OPENING_SECONDS)
+        return PACE_NATS * min(max(PACE_GAIN * lack, -1.0), 1.0)
+
+    def advance(self, id_: int) -> None:
+        """One more event."""
+        opening, frames = self.opening > 0, _frames(id_)
+        if id_ < NOTE_OFF:
+            self.own += 1 / OPENING_SECONDS if opening else 0.0
+            self.rate += 1 / PACE_MEMORY_SECONDS
+        elif frames:
+            self.rate *= _KEPT_PACE[frames]
+            self.opening -= frames / FRAMES_PER_SECOND
+            self.usual += (float(_LOG_WAITS[frames - 1]) - self.usual) / USUAL_WAITS
+        if opening:
+            self.rate = self.own
 
 
 class Pace(Rows):
@@ -95,38 +155,57 @@ class Pace(Rows):
     """
 
     def __init__(self, n_takes: int) -> None:
-        self._opening = np.full(n_takes, OPENING_SECONDS)  # what is left of it
-        self._own, self._rate = np.zeros(n_takes), np.zeros(n_takes)  # notes per second
-        self._usual = np.full(n_takes, _LOG_WAITS[9])  # of the frames of its waits lately
+        self._tempos = [_Tempo() for _ in range(n_takes)]
 
-    def lean(self, bias: Floats, going: Mask) -> None:
+    def lean(self, bias: Floats, going: Iterable[bool]) -> None:
         """Adds to the logits, `bias` (B, V), of the takes in `going` (B)."""
-        lack = (self._own - self._rate) / np.maximum(self._own, 1 / OPENING_SECONDS)
-        lean = PACE_NATS * np.where(going, np.clip(PACE_GAIN * lack, -1, 1), 0.0)[:, None]  # (B, 1)
-        length = 1 + np.clip(_LOG_WAITS - self._usual[:, None], -1, 1)  # (B, 100): usual is 1
-        bias[:, TIME_SHIFT:VELOCITY] -= lean * length
+        tempos = zip(self._tempos, going, strict=True)
+        leans = [tempo.lean() if goes else 0.0 for tempo, goes in tempos]
+        if not any(leans):
+            return
+        usual = np.array([tempo.usual for tempo in self._tempos])[:, None]  # (B, 1)
+        length = 1 + np.minimum(np.maximum(_LOG_WAITS - usual, -1), 1)  # (B, 100): usual is 1
+        bias[:, TIME_SHIFT:VELOCITY] -= np.array(leans)[:, None] * length
 
     def advance(self, ids: Ints) -> None:
         """One more event in each take, ids (B)."""
-        frames, opening = _frames(ids), self._opening > 0
-        self._own = self._own + np.where(opening & (ids < NOTE_OFF), 1 / OPENING_SECONDS, 0.0)
-        rate = _rate_after(self._rate, ids, frames, PACE_MEMORY_SECONDS)
-        self._rate = np.where(opening, self._own, rate)
-        self._opening = self._opening - frames / FRAMES_PER_SECOND
-        other = _LOG_WAITS[np.maximum(frames, 1) - 1] - self._usual
-        self._usual = self._usual + np.where(frames > 0, other, 0.0) / USUAL_WAITS
+        for tempo, id_ in zip(self._tempos, ids.tolist(), strict=True):
+            tempo.advance(id_)
 
 
-def _frames(ids: Ints) -> Ints:
-    """Length of each event in frames, (B): none but a wait has one."""
-    frames: Ints = np.where((ids >= TIME_SHIFT) & (ids < VELOCITY), ids - (TIME_SHIFT - 1), 0)
-    return frames
+@dataclass(slots=True)
+class _Repeats:
+    """What one take has repeated, for figures of 1, 2, ... 16 pitches."""
 
+    recent: list[int] = field(default_factory=lambda: [-1] * LONGEST_FIGURE)
+    """Pitches, the latest first: each is the next of a figure."""
+    runs: list[float] = field(default_factory=lambda: [0.0] * LONGEST_FIGURE)
+    """Pitches repeated."""
+    seconds: list[float] = field(default_factory=lambda: [0.0] * LONGEST_FIGURE)
+    """The time that they took."""
+    waited: float = 0.0
+    """Seconds since the last note."""
+    many: bool = False
+    """Whether any figure may be stale."""
 
-def _rate_after(rate: Floats, ids: Ints, frames: Ints, memory_seconds: float) -> Floats:
-    """Notes per second (B) in a memory that fades, after one more event."""
-    faded: Floats = rate * np.exp(-frames / (FRAMES_PER_SECOND * memory_seconds))
-    return faded + (ids < NOTE_OFF) / memory_seconds
+    def strike(self, pitch: int) -> None:
+        """One more note."""
+        waited, again = self.waited, [past == pitch for past in self.recent]
+        self.runs = [n + 1 if a else n * KEPT for n, a in zip(self.runs, again, strict=True)]
+        self.seconds = [
+            s + waited if a else s * KEPT for s, a in zip(self.seconds, again, strict=True)
+        ]
+        self.recent = [pitch, *self.recent[:-1]]
+        self.waited, self.many = 0.0, max(self.runs) >= FEWEST_REPEATED
+
+    def stalest(self) -> tuple[float, int]:
+        """Nats by which the next pitch of the stalest figure is less likely, and that pitch."""
+        stale = map(self._stale, self.runs, self.seconds, _REPEATED)
+        return max(zip(stale, self.recent, strict=True), key=lambda figure: figure[0])
+
+    def _stale(self, run: float, seconds: float, repeated: int) -> float:
+        in_time = seconds + self.waited - STALE_SECONDS if run >= repeated else 0.0
+        return max(in_time / SECONDS_PER_NAT, (run - STALE_RUN) / PITCHES_PER_NAT, 0.0)
 
 
 class Figures(Rows):
@@ -137,35 +216,19 @@ class Figures(Rows):
     """
 
     def __init__(self, n_takes: int) -> None:
-        self._recent = np.full((n_takes, LONGEST_FIGURE), -1)
-        self._runs = np.zeros((n_takes, LONGEST_FIGURE))  # pitches repeated
-        self._seconds = np.zeros((n_takes, LONGEST_FIGURE))  # the time that they took
-        self._waited = np.zeros(n_takes)  # seconds since the last note
-
-    def stale(self) -> Floats:
-        """Nats by which the next pitch of a figure of 1, 2, ... pitches is less likely, (B, 16)."""
-        seconds = self._seconds + self._waited[:, None]
-        in_time = np.where(self._runs < _REPEATED, 0.0, seconds - STALE_SECONDS) / SECONDS_PER_NAT
-        return np.maximum(np.maximum(in_time, (self._runs - STALE_RUN) / PITCHES_PER_NAT), 0.0)
+        self._repeats = [_Repeats() for _ in range(n_takes)]
 
     def lean(self, bias: Floats) -> None:
         """Make the next pitch of a stale figure less likely: takes it from `bias` (B, V)."""
-        stale = self.stale()
-        for take in np.flatnonzero(stale.any(1)):
-            figure = stale[take].argmax()
-            bias[take, NOTE_ON + self._recent[take, figure]] -= stale[take, figure]
+        for row, repeats in zip(bias, self._repeats, strict=True):
+            if repeats.many:
+                nats, pitch = repeats.stalest()
+                row[NOTE_ON + pitch] -= nats
 
     def advance(self, ids: Ints) -> None:
         """One more event in each take, ids (B)."""
-        self._waited = self._waited + _frames(ids) / FRAMES_PER_SECOND
-        on = (ids < NOTE_OFF)[:, None]
-        if not on.any():
-            return
-        again = self._recent == ids[:, None]
-        runs = np.where(again, self._runs + 1, self._runs * KEPT)
-        seconds = np.where(again, self._seconds + self._waited[:, None], self._seconds * KEPT)
-        recent = np.concatenate((ids[:, None], self._recent[:, :-1]), axis=1)
-        self._runs = np.where(on, runs, self._runs)
-        self._seconds = np.where(on, seconds, self._seconds)
-        self._recent = np.where(on, recent, self._recent)
-        self._waited = np.where(on[:, 0], 0.0, self._waited)
+        for repeats, id_ in zip(self._repeats, ids.tolist(), strict=True):
+            if id_ < NOTE_OFF:
+                repeats.strike(id_)
+            else:
+                repeats.waited += _frames(id_) / FRAMES_PER_SECOND

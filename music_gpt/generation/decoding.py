@@ -36,6 +36,8 @@ LOOP_RUN = 2 * LONGEST_PERIOD
 """Repeated events that make a loop: 64 events three times, or a shorter pattern more often."""
 MAX_STEPS_BACK = 16
 """How often one take may go back out of loops; then it is left to go on as it likes."""
+EVENTS_AHEAD = 16
+"""Events whose noise a take draws at once: the calls cost more than the numbers of one event do."""
 
 
 # --- engines ----------------------------------------------------------------------------------
@@ -191,8 +193,10 @@ class LoopWatch(Rows):
 
     def advance(self, ids: Ints) -> Ints:
         """One more event in each take, ids (B): the length of the longest repetition, (B)."""
-        self._runs = np.where(self._recent == ids[:, None], self._runs + 1, 0)
-        self._recent = np.concatenate((ids[:, None], self._recent[:, :-1]), axis=1)
+        self._runs += 1
+        self._runs *= self._recent == ids[:, None]
+        self._recent[:, 1:] = self._recent[:, :-1]
+        self._recent[:, 0] = ids
         longest: Ints = self._runs.max(1)
         return longest
 
@@ -209,12 +213,21 @@ class Drawn(NamedTuple):
     """How unlikely the network itself finds it: at temperature 1, without grammar and filters."""
 
 
+def gumbel(seed: int) -> Iterator[Floats]:
+    """Gumbel's distribution, (V) again and again, from a generator with this seed."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        uniform = torch.rand(EVENTS_AHEAD, VOCAB_SIZE, dtype=torch.float64, generator=generator)
+        yield from -np.log(-np.log1p(-uniform.numpy()))
+
+
 @dataclass
 class _Take:
     """One piece in the making."""
 
     number: int
-    generator: torch.Generator
+    noise: Iterator[Floats]
+    """For each event Gumbel's distribution, (V), from a generator of the take's own."""
     ids: list[int]
     """The context and all that follows."""
     heard: list[int]
@@ -228,12 +241,6 @@ class _Take:
     """Events that led into a loop when they stood at place `n_told`."""
     before_loop: tuple[Grammar, LoopWatch] | None = None
     """State at place `n_told`."""
-
-    def noise(self) -> Floats:
-        """Gumbel's distribution, (V), from the take's own generator."""
-        waiting = torch.empty(VOCAB_SIZE, dtype=torch.float64)
-        gumbel: Floats = -np.log(waiting.exponential_(generator=self.generator).numpy())
-        return gumbel
 
     def forbid(self, allowed: Mask) -> None:
         """Take out of `allowed` (V) what led into a loop here, unless nothing else is left."""
@@ -292,16 +299,16 @@ class _Group:
         nats = surprise(self._logits, ids).tolist()
         ids = self._grammar.cut(ids)
         self._grammar.advance(ids)
-        runs = self._watch.advance(ids)
+        runs = self._watch.advance(ids).tolist()
         self._looping = []
-        for row, take in enumerate(self._takes):
-            take.add(int(ids[row]), nats[row])
+        for row, (take, id_, run) in enumerate(zip(self._takes, ids.tolist(), runs, strict=True)):
+            take.add(id_, nats[row])
             watched = self._sampling.temperature > 0 and take.n_steps_back < MAX_STEPS_BACK
-            if not watched or runs[row] <= SUSPECT_RUN or ids[row] == EOS:
+            if not watched or run <= SUSPECT_RUN or id_ == EOS:
                 yield from take.tell()
-                if runs[row] == SUSPECT_RUN:
+                if run == SUSPECT_RUN:
                     take.before_loop = self._grammar.pick([row]), self._watch.pick([row])
-            elif runs[row] >= LOOP_RUN:
+            elif run >= LOOP_RUN:
                 self._looping.append(row)
 
     def _draw(self) -> Ints:
@@ -310,7 +317,7 @@ class _Group:
             take.forbid(allowed[row])
         bias = self._grammar.bias()
         heat = self._sampling.temperature
-        noise = np.stack([take.noise() for take in self._takes]) if heat else np.zeros((1, 1))
+        noise = np.array([next(take.noise) for take in self._takes]) if heat else np.zeros((1, 1))
         ids, sure = draw(_limited(self._logits, allowed, bias), self._sampling, noise)
         if not sure.all():
             # too close to tell: decide by logits that do not depend on the batch or the cache
@@ -339,7 +346,7 @@ class _Group:
         return [self, *stuck]
 
     def _step_back(self, row: int) -> _Group:
-        """The take of this row alone, before its loop; its generator goes on where it is."""
+        """The take of this row alone, before its loop; its noise goes on where it is."""
         take = self._takes[row]
         assert take.before_loop is not None  # set when the repetition became suspicious
         grammar, watch = take.before_loop[0].pick([0]), take.before_loop[1].pick([0])
@@ -358,7 +365,7 @@ def _last(ids: Sequence[int], window: int) -> list[int]:
 
 def _limited(logits: Logits, allowed: Mask, bias: Floats) -> Floats:
     """Logits (B, V) in float64, -inf for what is not allowed."""
-    return np.where(allowed, logits.astype(np.float64) + bias, -np.inf)
+    return np.where(allowed, logits + bias, -np.inf)
 
 
 def generate(
@@ -378,7 +385,7 @@ def generate(
     takes = [
         _Take(
             number=number,
-            generator=torch.Generator().manual_seed(seed),
+            noise=gumbel(seed),
             ids=list(start.context),
             heard=list(start.context),
             n_told=len(start.context),

@@ -22,7 +22,6 @@ from music_gpt.tokens.events import (
     LOWEST_KEY,
     N_PITCHES,
     N_SHIFTS,
-    N_VELOCITIES,
     NOTE_OFF,
     NOTE_ON,
     TIME_SHIFT,
@@ -37,12 +36,9 @@ END_NATS = 4.0
 RELEASE_NATS_PER_SECOND = 2.0
 """How much likelier a release becomes with every second that a note has sounded too long."""
 
-SILENT = -1
 _PITCHES = np.arange(N_PITCHES)
 _KEYS = (_PITCHES >= LOWEST_KEY) & (_PITCHES <= HIGHEST_KEY)
 """What a piano has: a corpus holds a few pitches beyond, which nobody could play."""
-_SHIFTS = np.arange(1, N_SHIFTS + 1)
-_BINS = np.arange(N_VELOCITIES)
 _FOREVER = 1 << 40
 
 
@@ -114,6 +110,68 @@ class Ending:
 # --- grammar ------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class Moment:
+    """Where one take stands: plain numbers, since numpy would take longer to begin with them."""
+
+    frame: int
+    """Time."""
+    open: dict[int, int]
+    """Pitches that sound and may be released -> time of their onset, the oldest first."""
+    held: frozenset[int]
+    """Pitches that sound on whatever comes."""
+    silent: Mask
+    """Keys of a piano that do not sound, (128)."""
+    velocity: int
+    """Bin in force, -1 for none."""
+    last: int
+    """The last event."""
+    last_off: int = -1
+    """Highest pitch released in this frame."""
+    last_on: int = -1
+    """Highest pitch struck in this frame."""
+    waited: int = 0
+    """Frames since the last event that is no wait."""
+
+    @classmethod
+    def at(cls, start: Start) -> Moment:
+        """Where the new music begins."""
+        oldest_first = sorted(start.onsets, key=start.onsets.__getitem__)
+        silent = _KEYS.copy()
+        silent[oldest_first] = False
+        return cls(
+            frame=start.frame,
+            open={pitch: start.onsets[pitch] for pitch in oldest_first if pitch not in start.held},
+            held=start.held,
+            silent=silent,
+            velocity=start.velocity,
+            last=NOTE_OFF if start.onsets else EOS,
+        )
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing sounds."""
+        return not (self.open or self.held)
+
+    def advance(self, id_: int) -> None:
+        """One more event."""
+        self.last = id_
+        if TIME_SHIFT <= id_ < VELOCITY:
+            wait = id_ - (TIME_SHIFT - 1)
+            self.frame, self.waited = self.frame + wait, self.waited + wait
+            self.last_off = self.last_on = -1
+            return
+        self.waited = 0
+        if id_ < NOTE_OFF:
+            self.open[id_], self.silent[id_], self.last_on = self.frame, False, id_
+        elif id_ < TIME_SHIFT:
+            pitch = id_ - NOTE_OFF
+            self.open.pop(pitch, None)
+            self.silent[pitch], self.last_off = _KEYS[pitch], pitch
+        elif id_ < EOS:
+            self.velocity = id_ - VELOCITY
+
+
 class Grammar(Rows):
     """Which events may follow, for B takes at once, in constant time for each event.
 
@@ -132,104 +190,114 @@ class Grammar(Rows):
         self._longest_wait = max(round(sampling.max_wait_seconds * FRAMES_PER_SECOND), 1)
         self._longest_note = round(sampling.max_note_seconds * FRAMES_PER_SECOND)
         self._release_after = round(sampling.release_after_seconds * FRAMES_PER_SECOND)
-        self.frame = np.full(n_takes, start.frame)
-        self.onset = np.full((n_takes, N_PITCHES), SILENT)
-        for pitch, frame in start.onsets.items():
-            self.onset[:, pitch] = frame
-        self._held = np.zeros((n_takes, N_PITCHES), np.bool_)
-        self._held[:, list(start.held)] = True
-        self.velocity = np.full(n_takes, start.velocity)
-        self._waited = np.zeros(n_takes, np.int64)
-        self._last = np.full(n_takes, EOS if not start.onsets else NOTE_OFF)
-        self._last_off = np.full(n_takes, -1)  # highest pitch released in this frame
-        self._last_on = np.full(n_takes, -1)  # highest pitch struck in this frame
+        self._closes_at = ending.stop if ending.own else ending.earliest
+        self.moments = [Moment.at(start) for _ in range(n_takes)]
 
     def allowed(self) -> Mask:
         """Events that may follow, (B, V); there is always one."""
-        ending, frame = self._ending, self.frame
-        sounding = self.onset >= 0  # (B, 128)
-        silent = np.logical_not(sounding.any(1))  # (B)
-        open_ = sounding & ~self._held  # (B, 128)
-        told = (self._last >= VELOCITY) & (self._last < EOS)  # a velocity: a note-on has to follow
-        early = frame < self._seam
-        late = open_ & (self.onset + self._longest_note <= frame[:, None])
-        late |= open_ & (frame >= ending.latest)[:, None]
-        overdue = np.logical_and(late.any(1), ~early)
-        closing = silent & (frame >= (ending.stop if ending.own else ending.earliest))
-
-        mask = np.zeros((len(frame), VOCAB_SIZE), np.bool_)
-        # 1. offs by pitch, before all ons; what is overdue goes first
-        lowest_late = np.where(overdue, late.argmax(1), N_PITCHES)
-        may_release = ~told & ~early & (self._last_on < 0)
-        mask[:, NOTE_OFF:TIME_SHIFT] = (
-            (open_ & may_release[:, None] & (self.onset < frame[:, None]))
-            & (self._last_off[:, None] < _PITCHES)
-            & (lowest_late[:, None] >= _PITCHES)
-        )
-        # 2. ons by pitch; a velocity where one can follow
-        may_strike = ~early & ~overdue & ~closing & (frame < ending.stop)
-        on = ~sounding & may_strike[:, None] & (self._last_on[:, None] < _PITCHES) & _KEYS
-        mask[:, NOTE_ON:NOTE_OFF] = on & (self.velocity >= 0)[:, None]
-        may_tell = ~told & on.any(1)
-        mask[:, VELOCITY:EOS] = may_tell[:, None] & (self.velocity[:, None] != _BINS)
-        # 3. waits up to what comes next
-        shortest, longest = self._waits(open_, silent, told | overdue | closing, early)
-        mask[:, TIME_SHIFT:VELOCITY] = (shortest[:, None] <= _SHIFTS) & (
-            longest[:, None] >= _SHIFTS
-        )
-        # 4. the end, with the last note
-        off_before = (self._last >= NOTE_OFF) & (self._last < TIME_SHIFT)
-        mask[:, EOS] = silent & off_before & ~early & (frame >= ending.earliest)
-        if ending.exact:
-            over = frame >= ending.latest
-            mask[over], mask[:, EOS] = False, over
+        mask = np.zeros((len(self.moments), VOCAB_SIZE), np.bool_)
+        for row, now in zip(mask, self.moments, strict=True):
+            if self._ending.exact and now.frame >= self._ending.latest:
+                row[EOS] = True
+            else:
+                self._allow(row, now)
         return mask
 
-    def _waits(self, open_: Mask, silent: Mask, never: Mask, early: Mask) -> tuple[Ints, Ints]:
-        """Shortest and longest shift in frames, each (B); none where longest is below shortest."""
-        ending, frame = self._ending, self.frame
-        first_onset = np.where(open_, self.onset, _FOREVER).min(1)
-        until = first_onset + self._longest_note
+    def _allow(self, row: Mask, now: Moment) -> None:
+        """Mark in `row` (V) what may follow."""
+        ending, frame = self._ending, now.frame
+        told = VELOCITY <= now.last < EOS  # a velocity: a note-on has to follow
+        early = frame < self._seam
+        lowest_late = N_PITCHES if early else self._lowest_late(now)
+        overdue = lowest_late < N_PITCHES
+        closing = now.quiet and frame >= self._closes_at
+
+        # 1. offs by pitch, before all ons; what is overdue goes first
+        if not told and not early and now.last_on < 0:
+            for pitch, onset in now.open.items():
+                if onset < frame and now.last_off < pitch <= lowest_late:
+                    row[NOTE_OFF + pitch] = True
+        # 2. ons by pitch; a velocity where one can follow
+        if frame < ending.stop and not (early or overdue or closing):
+            higher = now.silent[now.last_on + 1 :]
+            if now.velocity >= 0:
+                row[NOTE_ON + now.last_on + 1 : NOTE_OFF] = higher
+            if not told and higher.any():
+                row[VELOCITY:EOS] = True
+                if now.velocity >= 0:
+                    row[VELOCITY + now.velocity] = False
+        # 3. waits up to what comes next
+        shortest, longest = self._waits(now, never=told or overdue or closing)
+        row[TIME_SHIFT - 1 + shortest : TIME_SHIFT + longest] = True
+        # 4. the end, with the last note
+        if NOTE_OFF <= now.last < TIME_SHIFT and now.quiet and not early:
+            row[EOS] = frame >= ending.earliest
+
+    def _lowest_late(self, now: Moment) -> int:
+        """Lowest pitch whose release is overdue, 128 for none."""
+        before = now.frame if now.frame >= self._ending.latest else now.frame - self._longest_note
+        lowest = N_PITCHES
+        for pitch, onset in now.open.items():
+            if onset > before:  # and so are all that follow
+                break
+            lowest = min(lowest, pitch)
+        return lowest
+
+    def _waits(self, now: Moment, never: bool) -> tuple[int, int]:
+        """Shortest and longest shift in frames, 0 to 100; none where longest is below shortest."""
+        until = next(iter(now.open.values()), _FOREVER) + self._longest_note
         # silence has to end while there is still time for a note
-        if not ending.exact:
-            until = np.minimum(until, ending.latest)
-            until = np.where(silent, (ending.stop if ending.own else ending.earliest) - 1, until)
-        longest = np.minimum(until - frame, self._longest_wait - self._waited)
+        if not self._ending.exact:
+            until = self._closes_at - 1 if now.quiet else min(until, self._ending.latest)
+        longest = max(min(until - now.frame, self._longest_wait - now.waited, N_SHIFTS), 0)
         # a wait is whole seconds and then a rest; and a piece does not begin with one
-        rest_before = (self._last >= TIME_SHIFT) & (self._last < TIME_SHIFT + N_SHIFTS - 1)
-        longest[never | rest_before | (self._last == EOS)] = 0
-        needed = np.minimum(self._seam - frame, N_SHIFTS)
-        longest = np.where(early, np.maximum(longest, needed), longest)
-        return np.where(early, needed, 1), longest
+        rest_before = TIME_SHIFT <= now.last < TIME_SHIFT + N_SHIFTS - 1
+        if never or rest_before or now.last == EOS:
+            longest = 0
+        needed = min(self._seam - now.frame, N_SHIFTS)
+        return max(needed, 1), max(needed, longest)
 
     def bias(self) -> Floats:
         """What is added to the logits, (B, V): onsets fade, overlong notes let go, the end nears.
 
         To it comes what a person would like, a key or a density, or else the take's own pace, and
         that no figure goes round for ever (`music_gpt.generation.bias`).
+        """
+        bias = np.zeros((len(self.moments), VOCAB_SIZE))
+        for row, now in zip(bias, self.moments, strict=True):
+            self._let_go(row, now)
+            self._near_the_end(row, now.frame)
+        self._figures.lean(bias)
+        going = [now.frame <= self._ending.fade for now in self.moments]
+        if self._pace is not None:
+            self._pace.lean(bias, going)
+        if self._leaning is not None:
+            bias += self._leaning.bias(going)
+        return bias
+
+    def _let_go(self, row: Floats, now: Moment) -> None:
+        """Lean on `row` (V) for the release of notes that have sounded too long.
 
         A note whose release a network has once missed is seldom released later: in its corpus such
         a thing does not happen. So the longer a note sounds past `release_after_seconds`, the
         likelier its release is made.
         """
-        ending, frame = self._ending, self.frame
-        bias = np.zeros((len(frame), VOCAB_SIZE))
-        overtime = np.where(self.onset >= 0, frame[:, None] - self.onset - self._release_after, 0)
-        per_frame = RELEASE_NATS_PER_SECOND / FRAMES_PER_SECOND
-        bias[:, NOTE_OFF:TIME_SHIFT] = per_frame * np.maximum(overtime, 0)
-        if frame.max() > ending.fade:
+        for pitch, onset in now.open.items():
+            overtime = now.frame - onset - self._release_after
+            if overtime <= 0:  # and so for all that follow
+                break
+            row[NOTE_OFF + pitch] = RELEASE_NATS_PER_SECOND / FRAMES_PER_SECOND * overtime
+
+    def _near_the_end(self, row: Floats, frame: int) -> None:
+        """Lean on `row` (V): onsets fade out, and EOS comes for a piece that looks for it."""
+        ending = self._ending
+        if frame > ending.fade:
             faded = (frame - ending.fade) / max(ending.stop - ending.fade, 1)
-            fading = FADE_NATS * np.clip(faded, 0.0, 1.0)[:, None]  # (B, 1)
-            bias[:, NOTE_ON:NOTE_OFF] -= fading
-            bias[:, VELOCITY:EOS] -= fading
-        if ending.own:
-            bias[:, EOS] = np.where(frame >= ending.earliest, END_NATS, 0.0)
-        self._figures.lean(bias)
-        if self._pace is not None:
-            self._pace.lean(bias, frame <= ending.fade)
-        if self._leaning is not None:
-            bias += self._leaning.bias(frame <= ending.fade)
-        return bias
+            fading = FADE_NATS * min(faded, 1.0)
+            row[NOTE_ON:NOTE_OFF] -= fading
+            row[VELOCITY:EOS] -= fading
+        if ending.own and frame >= ending.earliest:
+            row[EOS] = END_NATS
 
     def cut(self, ids: Ints) -> Ints:
         """The ids (B) as they are written: a wait beyond an exact end leads to that end.
@@ -239,9 +307,9 @@ class Grammar(Rows):
         """
         if not self._ending.exact:
             return ids
-        last = TIME_SHIFT - 1 + self._ending.latest - self.frame
+        left = self._ending.latest - np.array([now.frame for now in self.moments])
         shift = (ids >= TIME_SHIFT) & (ids < VELOCITY)
-        return np.where(shift, np.minimum(ids, last), ids)
+        return np.where(shift, np.minimum(ids, TIME_SHIFT - 1 + left), ids)
 
     def advance(self, ids: Ints) -> None:
         """One more event in each take, ids (B)."""
@@ -249,17 +317,5 @@ class Grammar(Rows):
         for state in (self._pace, self._leaning):
             if state is not None:
                 state.advance(ids)
-        pitch = ids & 127
-        on, off = ids < NOTE_OFF, (ids >= NOTE_OFF) & (ids < TIME_SHIFT)
-        shift = (ids >= TIME_SHIFT) & (ids < VELOCITY)
-        rows = np.arange(len(ids))
-        self.onset[rows[on], pitch[on]] = self.frame[on]
-        self.onset[rows[off], pitch[off]] = SILENT
-        wait = np.where(shift, ids - (TIME_SHIFT - 1), 0)
-        self.frame = self.frame + wait
-        self._waited = np.where(shift, self._waited + wait, 0)
-        self._last_off = np.where(shift, -1, np.where(off, pitch, self._last_off))
-        self._last_on = np.where(shift, -1, np.where(on, pitch, self._last_on))
-        told = (ids >= VELOCITY) & (ids < EOS)
-        self.velocity = np.where(told, ids - VELOCITY, self.velocity)
-        self._last = ids
+        for now, id_ in zip(self.moments, ids.tolist(), strict=True):
+            now.advance(id_)

@@ -1,4 +1,4 @@
-"""State of takes side by side -> that of some of them: rows of arrays."""
+"""State of takes side by side -> that of some of them: rows of arrays and lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 class Rows:
-    """State of several takes: every array has one row a take."""
+    """State of several takes: every array and every list has one row a take."""
 
     def pick(self, rows: Sequence[int]) -> Self:
         """A copy with these takes only."""
@@ -18,6 +18,8 @@ class Rows:
         for name, value in vars(self).items():
             if isinstance(value, np.ndarray):
                 setattr(picked, name, value[list(rows)])
+            elif isinstance(value, list):
+                setattr(picked, name, [copy.deepcopy(value[row]) for row in rows])
             elif isinstance(value, Rows):
                 setattr(picked, name, value.pick(rows))
         return picked
