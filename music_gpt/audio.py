@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
+from music_gpt.checking import require, whole
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, whole_file
 from music_gpt.midi.piece import as_piece
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 SAMPLE_RATE = 44_100
 """Sample rate of the sound in Hz, unless another one is asked for."""
+SAMPLE_RATES = 8_000, 192_000
+"""Lowest and highest that may be asked for, in Hz."""
+MP3_RATES = (32_000, 44_100, 48_000)
+"""Those that an MP3 file can have."""
 MAX_HOURS = 4
 """Longest sound: 2.5 GB of samples, and a WAV file has to stay below 4 GB."""
 BLOCK_SECONDS = 30.0
@@ -229,11 +234,7 @@ class _Plan:
 
 def _plan(notes: Notes, sample_rate: int) -> _Plan:
     """Check the notes and place them in samples; raises `InputError` as `render` says."""
-    if not isinstance(sample_rate, int) or not 8_000 <= sample_rate <= 192_000:
-        raise InputError(
-            f"The sample rate is {sample_rate!r}, but it has to be a whole number of Hz from 8000 "
-            f"to 192000; {SAMPLE_RATE} suits every player."
-        )
+    sample_rate = whole("sample_rate", sample_rate, *SAMPLE_RATES)
     if len(notes) == 0:
         raise InputError("This piece contains no notes, so there is nothing to hear; add some.")
     notes = notes[np.argsort(notes["start"], kind="stable")]
@@ -306,7 +307,7 @@ def render(notes: Notes, *, sample_rate: int = SAMPLE_RATE) -> Pcm:
     applied (`Piece.sounding_notes`). The last note rings out: n is its end plus up to 1.5 s. The
     result depends on the notes alone, and each note is as loud as it would be by itself. Raises
     `InputError` when there are no notes, when they end after `MAX_HOURS`, and for a sample rate
-    outside 8,000 to 192,000 Hz.
+    outside `SAMPLE_RATES`.
     """
     plan = _plan(notes, sample_rate)
     sound, done = np.empty((plan.total, 2), np.int16), 0
@@ -353,8 +354,9 @@ def write_wav(piece: PieceLike, path: str | Path) -> None:
 
 def _encode(blocks: Iterator[Pcm], path: Path, kind: str, sample_rate: int) -> None:
     """Stream the blocks into a file; raises `OSError` when fewer samples arrive than were sent."""
-    if kind == "MP3" and sample_rate not in (32_000, 44_100, 48_000):
-        raise InputError("An MP3 file holds 32000, 44100 or 48000 Hz; choose one of these.")
+    rates = ", ".join(map(str, MP3_RATES))
+    fits = kind != "MP3" or sample_rate in MP3_RATES
+    require(fits, "sample_rate", sample_rate, f"one of {rates} in an MP3 file")
     sent = 0
     # libsndfile maps 0.4 to 192 kbit/s; its own choice is 320
     options = {"bitrate_mode": "CONSTANT", "compression_level": 0.4} if kind == "MP3" else {}

@@ -175,6 +175,18 @@ def test_every_knob_is_explained_in_the_help(capsys: pytest.CaptureFixture[str])
         (["app", "--auth", "nobody"], "NAME:PASSWORD"),
         (["app", "--port=99999"], "--port is 99999, but it has to be a whole number"),
         (["app", "--port=-1"], "--port is -1"),
+        (
+            ["app", "--engine=gpu"],
+            "--engine is 'gpu', but it has to be auto, torch, onnx or onnx-int8",
+        ),
+        (
+            ["import", "a.pt", "--from=gpt2", "--out", "a.safetensors"],
+            "--from is 'gpt2', but it has to be chapter14 or music-transformer.",
+        ),
+        (
+            ["export", "--format=gguf", "--out", "a"],
+            "--format is 'gguf', but it has to be hf, onnx",
+        ),
         (["render", "a.mid"], "required: --out; see `music-gpt render --help`"),
         (
             ["prepare", "--midi", ".", "--out", "t", "--test=0.5", "--validation=0.5"],
@@ -453,7 +465,7 @@ def test_evaluate_refuses_a_split_that_is_not_there(
 ) -> None:
     words = ["evaluate", "--tokens", tokens, "--checkpoint", checkpoint]
     refused(call(*words, "--split", "training"), "no split 'training', only train")
-    refused(call(*words, "--window", "4096"), "allows 1 to 512")
+    refused(call(*words, "--window", "4096"), "--window is 4096, but it has to be a whole")
 
 
 def test_evaluate_compares_continuations_with_the_music(
@@ -467,7 +479,9 @@ def test_evaluate_compares_continuations_with_the_music(
     told = call(*words)
     assert "8 continuations of 2 prompts" in told.err
     assert "shared with the training music is not told: There is no index" in told.err
-    refused(call(*words, "--samples=3"), "from 8 to")
+    refused(
+        call(*words, "--samples=3"), "--samples is 3, but it has to be a whole number from 8 to"
+    )
     refused(call(*words, "--sample-seconds=60"), "No piece of the train split lasts 76 seconds")
 
     advance = Composition.__next__
@@ -681,7 +695,7 @@ def test_a_preset_turns_the_knobs_and_flags_after_it_turn_them_again(
         assert call(*compose(checkpoint, out, "--seed=4", "--seconds=0.5", *words)).code == 0
         assert read_recipe(out)["temperature"] == temperature
     words = compose(checkpoint, out, "--preset=wild")
-    refused(call(*words), "--preset is 'wild', but it has to be one of faithful, balanced")
+    refused(call(*words), "--preset is 'wild', but it has to be faithful, balanced or adv")
     refused(call(*compose(checkpoint, out, "--key=H")), "--key is 'H', but it has to be a key")
 
 

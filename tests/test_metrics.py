@@ -126,7 +126,7 @@ def test_a_window_that_the_network_does_not_have_is_refused(
     model: GPT, split: Split, window: int
 ) -> None:
     for figure in (likelihood, sliding_nats_per_token):
-        with pytest.raises(InputError, match=f"window of {window} tokens .* allows 1 to {T}"):
+        with pytest.raises(InputError, match=f"window is {window}, but .* from 1 to {T}"):
             figure(model, split, window=window)
 
 
@@ -225,5 +225,5 @@ def test_an_ngram_learns_from_its_past() -> None:
 def test_fewer_than_no_tokens_cannot_be_scored(tmp_path: Path) -> None:
     split = split_of(tmp_path / "tokens", [20])
     for score in (likelihood, sliding_nats_per_token):
-        with pytest.raises(InputError, match="max_tokens is -1, .*0 or more"):
+        with pytest.raises(InputError, match="max_tokens is -1, .*of 0 or more"):
             score(random_network(), split, max_tokens=-1)

@@ -448,7 +448,7 @@ def test_more_tokens_than_the_cache_holds_is_an_input_error_and_leaves_it_whole(
 
 @pytest.mark.parametrize("length", [0, -1, 33])
 def test_a_cache_of_an_impossible_length_is_an_input_error(length: int) -> None:
-    with pytest.raises(InputError, match=f"cache of {length} tokens .* allows 1 to 32"):
+    with pytest.raises(InputError, match=f"length is {length}, but .* from 1 to 32"):
         network("default, shrunk").new_cache(1, length)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse import Namespace
 
+from music_gpt.checking import choice
 from music_gpt.cli.parsing import Parser
 from music_gpt.cli.words import (
     Verb,
@@ -107,10 +108,7 @@ class _Preset(argparse.Action):
     """Turns several knobs; flags that come after it turn them again."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        if values not in SAMPLING_PRESETS:
-            raise InputError(
-                f"--preset is {values!r}, but it has to be one of {', '.join(SAMPLING_PRESETS)}."
-            )
+        choice("preset", values, SAMPLING_PRESETS)
         setattr(namespace, self.dest, values)
         for name, value in dataclasses.asdict(SAMPLING_PRESETS[values]).items():
             setattr(namespace, name, value)

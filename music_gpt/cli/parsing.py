@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from jsonargparse import ArgumentParser, Namespace
 
-from music_gpt.checking import require
+from music_gpt.checking import choice, require
 from music_gpt.errors import InputError
 from music_gpt.process import print_out
 from music_gpt.settings import SECTIONS, read_section, read_settings
@@ -66,6 +66,13 @@ class Parser(ArgumentParser):
         if isinstance(value, str) and action.dest == "config":
             read_settings(Path(value), self._known())
         return read_section(action.dest, value) if action.dest in SECTIONS else value
+
+    def _check_value(self, action: Any, value: Any) -> None:
+        """Whether a word is one of those that may follow a flag."""
+        if action.choices is None or isinstance(action.choices, Mapping):  # the latter: verbs
+            super()._check_value(action, value)
+        else:
+            choice(action.dest, value, action.choices)
 
     def _known(self) -> set[str]:
         """The names that may stand in a file of settings."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from jsonargparse import Namespace, set_parsing_settings
 
+from music_gpt.checking import whole
 from music_gpt.cli.composing import add_generate, add_redo
 from music_gpt.cli.judging import add_evaluate, add_originality
 from music_gpt.cli.parsing import Parser, name_flags
@@ -275,10 +276,7 @@ def app(args: Namespace) -> None:
     """Open the page on which to compose."""
     if args.auth is not None and ":" not in args.auth:
         raise InputError("--auth has to be NAME:PASSWORD, with a colon between.")
-    if not 0 <= args.port <= MAX_PORT:
-        raise InputError(
-            f"--port is {args.port}, but it has to be a whole number from 0 to {MAX_PORT}."
-        )
+    whole("port", args.port, 0, MAX_PORT)
     auth = None if args.auth is None else tuple(args.auth.split(":", 1))
     from music_gpt.composing.pianist import load
     from music_gpt.ui import launch

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from music_gpt.checking import check_choices, check_fields, number, require, whole
+from music_gpt.checking import check_choices, check_fields, choice, number, require, whole
 from music_gpt.errors import InputError
 
 MAX_LAYERS, MAX_CONTEXT = 1000, 131_072
@@ -83,9 +83,7 @@ class ModelConfig:
         >>> ModelConfig.preset("small").n_layers
         4
         """
-        if name not in PRESETS:
-            raise InputError(f"There is no preset {name!r}; use one of {', '.join(PRESETS)}.")
-        return PRESETS[name]
+        return PRESETS[choice("preset", name, PRESETS)]
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ModelConfig:

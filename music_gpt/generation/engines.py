@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from music_gpt.checking import choice
 from music_gpt.config.sampling import ENGINES
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, plain_errors, require_writable, whole_file
@@ -59,8 +60,7 @@ def choose_engine(
     Raises:
         InputError: there is no such engine, it is not installed, or it cannot run this network.
     """
-    if name not in ENGINES:
-        raise InputError(f"--engine is {name!r}, but it has to be one of {', '.join(ENGINES)}.")
+    choice("engine", name, ENGINES)
     if name == "auto":
         return _quickest_that_passed(model, sha256, threads)
     if name != "torch":

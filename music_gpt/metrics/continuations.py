@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from music_gpt.checking import number, whole
 from music_gpt.composing.composition import Composition
 from music_gpt.composing.pianist import Pianist
 from music_gpt.config.sampling import SamplingConfig
@@ -110,11 +111,11 @@ def continuations(
     Take t of place p is drawn with seed + p * takes + t.
     """
     settings = asdict(sampling or SamplingConfig())
-    for number, place in enumerate(places):
+    for place_number, place in enumerate(places):
         composition = pianist.compose(
             place.prompt,
             seconds=seconds + CLOSE_SECONDS,
-            seed=seed + number * takes,
+            seed=seed + place_number * takes,
             variations=takes,
             **settings,
         )
@@ -260,16 +261,8 @@ def sample(
 
 def require_samples(split: Split, n: int, seconds: float) -> None:
     """Raise `InputError` unless so many continuations of this length can be compared with it."""
-    if not FEWEST_SAMPLES <= n <= MOST_SAMPLES:
-        raise InputError(
-            f"{n} samples were asked for; it has to be a whole number from {FEWEST_SAMPLES} to "
-            f"{MOST_SAMPLES:,}, and 200 or more tell something."
-        )
-    if not FEWEST_SECONDS <= seconds <= MOST_SECONDS:
-        raise InputError(
-            f"Samples of {seconds:g} seconds were asked for; it has to be {FEWEST_SECONDS:g} to "
-            f"{MOST_SECONDS:g}."
-        )
+    whole("samples", n, FEWEST_SAMPLES, MOST_SAMPLES)
+    number("sample_seconds", seconds, FEWEST_SECONDS, MOST_SECONDS)
     passages(split, 1, seconds)
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from music_gpt.arrays import Ids
+from music_gpt.checking import whole
 from music_gpt.errors import InputError
 from music_gpt.network.model import GPT, token_nats
 from music_gpt.tokens.corpus import Split
@@ -113,10 +114,7 @@ def sliding_nats_per_token(
 
 def require_max_tokens(max_tokens: int) -> None:
     """Raise `InputError` unless so many tokens can be scored; 0 stands for all."""
-    if max_tokens < 0:
-        raise InputError(
-            f"max_tokens is {max_tokens}, but it has to be a whole number, 0 or more; 0 is for all."
-        )
+    whole("max_tokens", max_tokens, 0)
 
 
 def _checked_window(model: GPT, split: Split, window: int | None, max_tokens: int) -> int:
@@ -129,11 +127,7 @@ def _checked_window(model: GPT, split: Split, window: int | None, max_tokens: in
             "a checkpoint that was trained on music."
         )
     window = min(context, PROTOCOL_WINDOW) if window is None else window
-    if not 1 <= window <= context:
-        raise InputError(
-            f"A window of {window} tokens was asked for; this network allows 1 to {context}."
-        )
-    return window
+    return whole("window", window, 1, context)
 
 
 def _forward(

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
+from music_gpt.checking import choice
 from music_gpt.config.model import ModelConfig
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, require_file
@@ -66,8 +67,7 @@ def import_weights(path: str | Path, source: str, n_heads: int = 8) -> tuple[GPT
         InputError: the file is missing, holds more than tensors or another network, or there is no
             such source.
     """
-    if source not in SOURCES:
-        raise InputError(f"--from is {source!r}, but it has to be one of {', '.join(SOURCES)}.")
+    choice("source", source, SOURCES)
     path = as_path(path)
     theirs = _read(path)
     if any(name.endswith("self_attn.Er") for name in theirs):

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from music_gpt.checking import whole
 from music_gpt.config.model import ModelConfig
 from music_gpt.errors import InputError
 
@@ -279,11 +280,7 @@ class GPT(nn.Module):
     ) -> KVCache:
         """An empty cache for `batch_size` pieces of `length` tokens (default: the context)."""
         length = self.config.context if length is None else length
-        if not 1 <= length <= self.config.context:
-            raise InputError(
-                f"A cache of {length} tokens was asked for; this network allows 1 to "
-                f"{self.config.context}."
-            )
+        whole("length", length, 1, self.config.context)
         c = self.config
         shape = (c.n_layers, batch_size, c.n_kv_heads, length, c.d_head)
         device = self.embedding.weight.device
