@@ -237,9 +237,7 @@ def test_a_preset_has_the_shape_of_its_source(name: str, facts: dict[str, Any]) 
 
 
 def test_an_unknown_preset_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(
-        InputError, match="preset is 'huge', but it has to be default, small"
-    ) as caught:
+    with pytest.raises(InputError, match="preset is 'huge', but .* default, small") as caught:
         ModelConfig.preset("huge")
     for name in PRESETS:
         assert name in str(caught.value)
