@@ -20,6 +20,10 @@ help:
 	@echo "make test    lint, types and every test"
 	@echo "make check   lint and types only"
 	@echo "make clean   remove the virtual environment and what the tools wrote"
+	@echo "These may be set, as in make app PORT=8000:"
+	@echo "HOST=$(HOST)   address that the page listens on"
+	@echo "PORT=$(PORT)        port that it listens on"
+	@echo "PYTHON=$(PYTHON)   Python that the virtual environment is made of"
 
 app: $(VENV)/.installed
 	$(BIN)/music-gpt app --host $(HOST) --port $(PORT)
