@@ -286,6 +286,10 @@ def _validation(corpus: Corpus, config: RunConfig, trainer: pl.Trainer) -> Windo
 
 
 def _result(run: Path, module: Training, callback: RunCallback) -> dict[str, Any]:
+    """What was reached; `minutes` are those of the log and of the last measurement and its samples.
+
+    So they tell what the run took, as `max_minutes` bounds it.
+    """
     best = run / BEST_WEIGHTS
     return {
         "run": str(run),

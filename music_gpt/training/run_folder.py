@@ -58,6 +58,8 @@ class Measurement:
 
     step: int
     minutes: float
+    """Of the run up to the end of this step, with all that was measured and told before it; the
+    times in which the process was paused are left out."""
     tokens: int
     train_nats_per_token: float = math.nan
     validation_nats_per_token: float = math.nan
