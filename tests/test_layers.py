@@ -125,6 +125,18 @@ def test_the_first_line_says_what_comes_in_and_what_goes_out(path: Path) -> None
     assert re.search(r" <?-> ", docstring.splitlines()[0])
 
 
+@by_name
+def test_a_docstring_names_a_bound_that_is_a_constant_of_its_module(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    assigned = (node.value for node in tree.body if isinstance(node, ast.Assign))
+    parts = (part for value in assigned for part in ast.walk(value))
+    constants = {p.value for p in parts if isinstance(p, ast.Constant) and type(p.value) is not str}
+    holders = (n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef)))
+    prose = " ".join(ast.get_docstring(holder) or "" for holder in holders)
+    bounds = re.findall(r"\b[\d.]*\d to ([\d,.]*\d)\b", prose)
+    assert [high for high in bounds if float(high.replace(",", "")) in constants] == []
+
+
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "data_prep").rglob("*.py")), ids=lambda path: path.name
 )

@@ -125,16 +125,17 @@ class Pianist:
 
         Args:
             prompt: a path, bytes, a PrettyMIDI, notes, a piece, or None for music from nothing.
-            seconds: of new music, 0.1 to 3600, met within one second.
+            seconds: of new music, `MIN_SECONDS` to `MAX_SECONDS`, met within one second.
             seed: take i is drawn with seed + i, so each variation can be made again alone; None
                 draws a seed, which `Composition.settings` tells.
-            variations: takes side by side, 1 to 16.
+            variations: takes side by side, up to `MAX_VARIATIONS`.
             prompt_seconds: hear only so much of the prompt before the point where it is continued.
             prompt_end_seconds: continue the prompt from this point rather than from its end; notes
                 that sound across it are held over into the new music.
             tracks: numbers or names of the tracks of a MIDI file to use, as for `read_piece`.
             include_prompt: whether `Composition.midi` has the kept prompt before the new music.
-            end: let the piece end by itself, between 60 % of `seconds` and some seconds more.
+            end: let the piece end by itself, some way before or after `seconds`, as `Ending.after`
+                has it.
             knobs: how the next event is drawn: fields of `SamplingConfig`, where each is explained.
 
         Raises:
@@ -223,14 +224,14 @@ class Pianist:
         """Compose a part of a piece anew, as it is iterated; what is around it stays as it is.
 
         Several candidates are composed side by side, after what stands before the part. That one
-        fits best after which what follows (8 seconds) is likeliest; where nothing follows, the
-        likeliest one.
+        fits best after which the `FOLLOWING_SECONDS` that follow are likeliest; where nothing
+        follows, the likeliest one.
 
         Args:
             piece: a path, bytes, a PrettyMIDI, notes or a piece.
-            start_seconds: where the part begins; taken to whole frames of 10 ms, as its end is.
-            end_seconds: where it ends, 0.1 to 60 seconds later.
-            candidates: how many, 1 to 16.
+            start_seconds: where the part begins; taken to whole frames, as its end is.
+            end_seconds: where it ends, `SHORTEST_SECONDS` to `LONGEST_SECONDS` later.
+            candidates: how many, up to `MAX_VARIATIONS`.
             seed: one candidate is drawn with it, the others with `candidate_seeds` of it; None
                 draws a seed. `Redone.settings` tells each.
             tracks: numbers or names of the tracks of a MIDI file to use, as for `read_piece`.
