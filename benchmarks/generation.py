@@ -4,7 +4,8 @@
         [--takes 1 8] [--positions 16 512 1000 2000] [--events 40] [--rounds 5] [--json]
 
 Engines run the whole loop (network, grammar, sampler) after a context of so many events; what is
-counted are events after the first, all takes together. There are two peers: the same network
+counted are events after the first, all takes together. The loop also runs without a network, whose
+logits lie ready: so is seen what the rest of it takes. There are two peers: the same network
 computed anew for every event, as without a cache, and transformers' `generate` with its cache and
 its own sampler on the network that `music-gpt export` wrote. All run in one process and in turn,
 and medians count. With one thread seconds are those of the processor, so that other programs on the
@@ -36,8 +37,8 @@ from music_gpt.composing.pianist import Pianist
 from music_gpt.config.model import PRESETS, ModelConfig
 from music_gpt.config.sampling import SamplingConfig
 from music_gpt.generation.decoding import Decoder, Engine, TorchEngine, generate
-from music_gpt.generation.grammar import Ending, Grammar, Start
-from music_gpt.generation.sampler import Logits, draw
+from music_gpt.generation.grammar import Ending, Start
+from music_gpt.generation.sampler import Logits
 from music_gpt.midi.piece import make_notes, piece_from_notes
 from music_gpt.network.checkpoint import bundled_checkpoint, load_checkpoint, save_checkpoint
 from music_gpt.network.hugging_face import export_for_transformers
@@ -45,7 +46,7 @@ from music_gpt.network.model import GPT
 from music_gpt.tokens.events import EOS, VOCAB_SIZE, encode_notes, velocity_in_force
 
 ENGINES = ("torch", "onnx", "onnx-int8")
-PEER = "transformers"
+PEER, NO_NETWORK = "transformers", "no network"
 UNCACHED_EVENTS = 3
 """Without a cache one event takes as long as many with it: so few are enough."""
 NOTES_PER_SECOND = 11
@@ -101,6 +102,45 @@ class UncachedDecoder:
     def keep(self, rows: Sequence[int]) -> None:
         """Go on with these takes only."""
         self._windows = [self._windows[row] for row in rows]
+
+
+class Ready:
+    """No network: its logits lie ready. What is left is what is done beside a network."""
+
+    name, context = NO_NETWORK, 1 << 30
+
+    def __init__(self) -> None:
+        table = np.random.default_rng(1).standard_normal((512, VOCAB_SIZE), np.float32)
+        self.table: list[Logits] = list(3 * table)  # as unequal as those of a network
+
+    def logits(self, ids: Sequence[int]) -> Logits:
+        """Logits (V)."""
+        return self.table[len(ids) % len(self.table)]
+
+    def decoder(self, n_takes: int) -> Decoder:
+        """One that only counts."""
+        return ReadyDecoder([np.array([logits] * n_takes) for logits in self.table])
+
+
+class ReadyDecoder:
+    """A decoder that has all its logits before it begins."""
+
+    def __init__(self, table: list[Logits]) -> None:
+        self._table, self.length = table, 0
+
+    def prefill(self, windows: Sequence[Sequence[int]]) -> Logits:
+        """Logits (B, V)."""
+        self.length = len(windows[0])
+        return self._table[self.length % len(self._table)]
+
+    def step(self, ids: Ints) -> Logits:
+        """Logits (B, V)."""
+        self.length += 1
+        return self._table[self.length % len(self._table)]
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Go on with these takes only."""
+        self._table = [logits[rows] for logits in self._table]
 
 
 def engine_called(name: str, model: GPT, threads: int) -> Engine:
@@ -199,18 +239,10 @@ def first_note_seconds(model: GPT, engine: Engine) -> float:
     return seconds_now() - began
 
 
-def overhead_milliseconds(n_events: int = 500) -> float:
-    """Milliseconds of grammar and sampler for one event of one take, without a network."""
-    grammar = Grammar(Start(), Ending.after(0, 600.0), SamplingConfig(), 1)
-    rng, sampling = np.random.default_rng(1), SamplingConfig()
-    table = rng.standard_normal((n_events, 1, VOCAB_SIZE))
-    generator = torch.Generator().manual_seed(1)
-    began = time.process_time()
-    for logits in table:
-        noise = torch.empty(logits.shape, dtype=torch.float64).exponential_(generator=generator)
-        allowed = np.where(grammar.allowed(), logits, -np.inf)
-        grammar.advance(draw(allowed, sampling, -np.log(noise.numpy()))[0])
-    return 1000 * (time.process_time() - began) / n_events
+def beside_the_network(n_takes: int, options: argparse.Namespace) -> float:
+    """Microseconds of grammar, sampler and loop for one event in each of so many takes."""
+    way = {NO_NETWORK: composing(Ready())}
+    return 1e6 * n_takes / rates(way, 16, n_takes, 1000, options.rounds)[NO_NETWORK]
 
 
 def peak_megabytes(name: str, checkpoint: Path) -> float:
@@ -268,9 +300,10 @@ def speed_table(
     """One line for each position, printed when it is there."""
     torch.set_num_threads(n_threads)
     ways = {name: composing(engine_called(name, model, n_threads)) for name in ENGINES}
-    ways[PEER] = with_transformers(model)
+    peers = {PEER: with_transformers(model)}
     if n_takes == 1:
-        ways["uncached"] = composing(Uncached(model))
+        peers["uncached"] = composing(Uncached(model))
+    ways |= {**peers, NO_NETWORK: composing(Ready())}
     print(f"\n{n_threads} thread(s), {n_takes} take(s): events/s, all takes together")
     print(f"{'position':>9}" + "".join(f"{name:>14}" for name in ways) + "   best / peers")
     for position in options.positions:
@@ -279,9 +312,10 @@ def speed_table(
             continue
         found = rates(ways, position, n_takes, n_events, options.rounds)
         best = max(found[name] for name in ENGINES)
-        ratios = [f"{best / found[peer]:.1f}" for peer in list(ways)[len(ENGINES) :]]
+        ratios = [f"{best / found[peer]:.1f}" for peer in peers]
         line = "".join(f"{rate:14.1f}" for rate in found.values())
-        print(f"{position:>9}{line}   {' / '.join(ratios)}", flush=True)
+        share = best / found[NO_NETWORK]
+        print(f"{position:>9}{line}   {' / '.join(ratios)}; {share:.0%} is sampling", flush=True)
         yield {"threads": n_threads, "takes": n_takes, "position": position, **found}
 
 
@@ -333,7 +367,10 @@ def main() -> None:
         print_memory(options.memory_of, options.network[0])
         return
     print(f"load of the machine {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, medians")
-    print(f"grammar and sampler alone: {overhead_milliseconds():.2f} ms an event")
+    torch.set_num_threads(options.threads[0])
+    for n_takes in options.takes:
+        spent = beside_the_network(n_takes, options)
+        print(f"beside the network: {spent:.0f} microseconds an event, {n_takes} take(s) at once")
     figures = [measure(name, options) for name in options.network]
     print(f"load of the machine {os.getloadavg()[0]:.1f}")
     if options.json:
