@@ -199,38 +199,37 @@ class Grammar(Rows):
         for row, now in zip(mask, self.moments, strict=True):
             if self._ending.exact and now.frame >= self._ending.latest:
                 row[EOS] = True
+            elif VELOCITY <= now.last < EOS:  # a note-on has to follow
+                row[NOTE_ON + now.last_on + 1 : NOTE_OFF] = now.silent[now.last_on + 1 :]
             else:
                 self._allow(row, now)
         return mask
 
     def _allow(self, row: Mask, now: Moment) -> None:
-        """Mark in `row` (V) what may follow."""
-        ending, frame = self._ending, now.frame
-        told = VELOCITY <= now.last < EOS  # a velocity: a note-on has to follow
+        """Mark in `row` (V) what may follow an event that is no velocity."""
+        ending, frame, quiet = self._ending, now.frame, now.quiet
         early = frame < self._seam
         lowest_late = N_PITCHES if early else self._lowest_late(now)
         overdue = lowest_late < N_PITCHES
-        closing = now.quiet and frame >= self._closes_at
+        closing = quiet and frame >= self._closes_at
 
         # 1. offs by pitch, before all ons; what is overdue goes first
-        if not told and not early and now.last_on < 0:
+        if now.last_on < 0 and not early:
             for pitch, onset in now.open.items():
                 if onset < frame and now.last_off < pitch <= lowest_late:
                     row[NOTE_OFF + pitch] = True
         # 2. ons by pitch; a velocity where one can follow
         if frame < ending.stop and not (early or overdue or closing):
             higher = now.silent[now.last_on + 1 :]
+            row[VELOCITY:EOS] = now.silent[HIGHEST_KEY] or higher.any()  # mostly the first is true
             if now.velocity >= 0:
                 row[NOTE_ON + now.last_on + 1 : NOTE_OFF] = higher
-            if not told and higher.any():
-                row[VELOCITY:EOS] = True
-                if now.velocity >= 0:
-                    row[VELOCITY + now.velocity] = False
+                row[VELOCITY + now.velocity] = False
         # 3. waits up to what comes next
-        shortest, longest = self._waits(now, never=told or overdue or closing)
+        shortest, longest = self._waits(now, never=overdue or closing)
         row[TIME_SHIFT - 1 + shortest : TIME_SHIFT + longest] = True
         # 4. the end, with the last note
-        if NOTE_OFF <= now.last < TIME_SHIFT and now.quiet and not early:
+        if quiet and NOTE_OFF <= now.last < TIME_SHIFT and not early:
             row[EOS] = frame >= ending.earliest
 
     def _lowest_late(self, now: Moment) -> int:
