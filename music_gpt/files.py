@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import stat
 import sys
@@ -26,6 +27,8 @@ LOCK = ".lock"
 _PART = ".part-"
 UNFINISHED_FILES = f"{_PART}*"
 """What a writer that was killed may leave beside the place of its file."""
+UNFINISHED_FILE = re.compile(rf"{re.escape(_PART)}\d+-[0-9a-f]{{8}}")
+"""The same, to the letter."""
 
 _FULL = ("the disk is full", "free some space")
 _WAYS_OUT = {
@@ -155,34 +158,46 @@ def whole_file(
     path = as_path(path)
     with plain_errors(path):
         _require_place(path)
-        beside = _beside(path)
-        try:
-            yield beside
-            if sync:
-                _sync(beside)
-            if previous is not None and path.exists():
-                os.replace(path, previous)
-            os.replace(beside, path)
-        except BaseException:
-            _remove(beside)
-            raise
+        with _new_file(path) as beside:
+            try:
+                yield beside
+                if sync:
+                    _sync(beside)
+                if previous is not None and path.exists():
+                    os.replace(path, previous)
+                os.replace(beside, path)
+            except BaseException:
+                _remove(beside)
+                raise
 
 
 def require_writable(path: str | Path) -> None:
     """Raise `InputError` unless a file can be written at `path`; its folder is made if need be.
 
     For those who compute for minutes before they write. A byte is written and removed again, so
-    that a full disk is noticed, too.
+    that a full disk is noticed, too; and so is what a run that was killed has left there.
     """
     path = as_path(path)
     with plain_errors(path):
         _require_place(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = _beside(path)
-        try:
-            beside.write_bytes(b"\0")
-        finally:
-            _remove(beside)
+        remove_unfinished(path.parent)
+        with _new_file(path) as beside:
+            try:
+                beside.write_bytes(b"\0")
+            finally:
+                _remove(beside)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove the files in a folder that writers were killed over; those that are written stay.
+
+    A writer holds its file by a lock that ends with it. Where the system knows none, all stay.
+    """
+    with contextlib.suppress(OSError):
+        for name in filter(UNFINISHED_FILE.fullmatch, os.listdir(folder)):
+            with contextlib.suppress(OSError):
+                _remove_if_left(folder / name)
 
 
 def as_path(path: object) -> Path:
@@ -223,9 +238,15 @@ def _require_place(path: Path) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 
 
-def _beside(path: Path) -> Path:
-    """A new name in the same folder: hidden, and short however long the other is."""
-    return path.with_name(f"{_PART}{os.getpid()}-{secrets.token_hex(4)}")
+@contextmanager
+def _new_file(path: Path) -> Iterator[Path]:
+    """An empty file in the same folder, which is held; its name is hidden, and short."""
+    while True:
+        beside = path.with_name(f"{_PART}{os.getpid()}-{secrets.token_hex(4)}")
+        with beside.open("xb") as file:
+            if _hold(file):
+                yield beside
+                return
 
 
 def _sync(path: Path) -> None:
@@ -256,11 +277,20 @@ def locked(folder: Path, verb: str) -> Iterator[None]:
                 f"Another `music-gpt {verb}` is writing to {shown(folder)}; wait until it has "
                 "ended, or choose another folder."
             )
+        remove_unfinished(folder)
         yield
 
 
 if sys.platform == "win32":
     import msvcrt
+
+    def _hold(file: BinaryIO) -> bool:
+        """Nothing: what is locked, or open, could not be written by name or moved."""
+        file.close()
+        return True
+
+    def _remove_if_left(path: Path) -> None:
+        """Nothing: it is not known whether someone writes it."""
 
     def _lock(file: BinaryIO) -> bool:
         """Whether the file, as long as it is open, is now held by this process alone."""
@@ -272,6 +302,26 @@ if sys.platform == "win32":
 
 else:
     import fcntl
+
+    def _hold(file: BinaryIO) -> bool:
+        """Hold a file as long as it is open; False where it was just taken for one that is left."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # a file system that knows no locks: nothing is removed there
+        return os.fstat(file.fileno()).st_nlink > 0
+
+    def _remove_if_left(path: Path) -> None:
+        """Remove a file that nobody holds; `OSError` for one that somebody does."""
+        number = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if stat.S_ISREG(os.fstat(number).st_mode):
+                path.unlink()
+        finally:
+            os.close(number)
 
     def _lock(file: BinaryIO) -> bool:
         """Whether the file, as long as it is open, is now held by this process alone."""

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from music_gpt.errors import InputError
-from music_gpt.files import LOCK, is_folder, open_regular, plain_errors
+from music_gpt.files import LOCK, UNFINISHED_FILE, is_folder, open_regular, plain_errors
 from music_gpt.printable import shown
 
 TOKENS, RUN, EXPORT = "a tokens folder", "the folder of a run", "an export for transformers"
@@ -33,7 +33,9 @@ _SIGNS = {
     EXPORT: (EXPORT_CARD, r'\{\s*"model": \{\s*"n_layers": .*'),
 }
 """Kind -> the file by which it is known, and how that begins."""
-_IN_ANY = re.compile(rf"{re.escape(LOCK)}|\.part-\d+-[0-9a-f]+|\.DS_Store|desktop\.ini|Thumbs\.db")
+_IN_ANY = re.compile(
+    rf"{re.escape(LOCK)}|{UNFINISHED_FILE.pattern}|\.DS_Store|desktop\.ini|Thumbs\.db"
+)
 """What a run that was killed leaves, and what systems lay into every folder that is looked at."""
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from music_gpt.composing.composition import Composition
 from music_gpt.composing.pianist import Pianist
 from music_gpt.config.training import RunConfig
-from music_gpt.files import plain_errors, whole_file
+from music_gpt.files import plain_errors, remove_unfinished, whole_file
 from music_gpt.midi.piece import cut_notes, write_midi
 from music_gpt.network.model import GPT
 from music_gpt.notes import Notes
@@ -99,6 +99,7 @@ class Listening:
         folder, pianist = self.run / SAMPLES / f"step-{step}", Pianist(model)
         with plain_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(folder)
         told, cut_off = [], False
         for number, (title, split, notes) in enumerate(self._openings, 1):
             now = time.monotonic()

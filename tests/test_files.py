@@ -141,6 +141,53 @@ def test_a_full_disk_is_noticed_by_trying(tmp_path: Path, monkeypatch: pytest.Mo
     assert names(tmp_path) == []
 
 
+WRITER = """
+import sys, time
+from pathlib import Path
+from music_gpt.files import whole_file
+with whole_file(Path(sys.argv[1])) as beside:
+    beside.write_text("half")
+    print("begun", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no locks that end with a process")
+def test_what_a_killed_run_leaves_is_removed_by_the_next_and_what_is_written_now_is_not(
+    tmp_path: Path,
+) -> None:
+    words = [sys.executable, "-c", WRITER, str(tmp_path / "a.wav")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as writer:
+        try:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"begun\n"
+            [unfinished] = tmp_path.iterdir()
+            require_writable(tmp_path / "b.wav")
+            assert unfinished.read_text() == "half"
+        finally:
+            writer.kill()
+    assert unfinished.exists()
+    require_writable(tmp_path / "a.wav")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no locks that end with a process")
+def test_who_holds_a_folder_removes_what_a_killed_run_left_and_nothing_of_others(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "precious").write_text("1")
+    (tmp_path / ".part-1-0000000a").write_text("half")
+    others = [".part-1", ".part-1-0000000b.txt", ".part-1-0000000C", "a.part-1-0000000a"]
+    for name in others:
+        (tmp_path / name).write_text("2")
+    (tmp_path / ".part-1-0000000d").mkdir()
+    (tmp_path / ".part-1-0000000e").symlink_to(tmp_path / "precious")
+    os.mkfifo(tmp_path / ".part-1-0000000f")
+    others += [f".part-1-0000000{letter}" for letter in "def"]
+    with locked(tmp_path, "train"):
+        assert names(tmp_path) == sorted([LOCK, "precious", *others])
+
+
 # --- reading ----------------------------------------------------------------------------------
 
 
