@@ -467,6 +467,26 @@ def test_temperature_0_ignores_the_seed():
     assert first == second
 
 
+def test_noise_is_drawn_ahead_without_another_number():
+    noise, generator = decoding.gumbel(7), torch.Generator().manual_seed(7)
+    for _ in range(decoding.EVENTS_AHEAD + 2):
+        waiting = torch.empty(VOCAB_SIZE, dtype=torch.float64).exponential_(generator=generator)
+        assert np.allclose(next(noise), -np.log(waiting.numpy()), rtol=0, atol=1e-12)
+
+
+def test_a_take_that_is_picked_out_goes_its_own_way():
+    both = Grammar(Start(), Ending.after(0, 60.0), SamplingConfig(density=2.0), 2)
+    for event in (VELOCITY + 9, 60, TIME_SHIFT + 9):
+        both.advance(np.array([event, event]))
+    allowed, bias, picked = both.allowed(), both.bias(), both.pick([1])
+    for event in (NOTE_OFF + 60, VELOCITY + 2, 64, TIME_SHIFT + 99):
+        picked.advance(np.array([event]))
+    assert (both.allowed() == allowed).all()
+    assert (both.bias() == bias).all()
+    assert not (picked.allowed() == allowed[1]).all()
+    assert not (picked.bias() == bias[1]).all()
+
+
 # --- loops ---------------------------------------------------------------------------------------
 
 

@@ -96,6 +96,12 @@ def test_an_event_at_the_edge_of_a_filter_is_in_doubt(knobs, sure):
     assert draw(logits, sampling, noise)[1].tolist() == [sure]
 
 
+def test_what_only_rounding_could_let_through_is_not_drawn():
+    logits, noise = np.array([[1.0, 0.99995, 0.0]]), np.array([[0.0, 5.0, 0.0]])
+    ids, sure = draw(logits, SamplingConfig(top_k=1), noise)
+    assert (ids.tolist(), sure.tolist()) == ([0], [False])
+
+
 def test_a_network_that_gives_no_numbers_is_told():
     with pytest.raises(InputError, match="checkpoint is damaged"):
         draw(np.array([[np.nan, 1.0]]), PLAIN, np.zeros((1, 2)))

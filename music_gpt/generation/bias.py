@@ -59,15 +59,14 @@ _LOG_WAITS = np.log(np.arange(1, N_SHIFTS + 1))
 _WAIT_SHARE = np.minimum(np.arange(1, N_SHIFTS + 1) / (LONG_WAIT_SECONDS * FRAMES_PER_SECOND), 1.0)
 
 
-def _kept(memory_seconds: float) -> list[float]:
-    """What is left of a rate after a wait of 0, 1, ... 100 frames, in a memory that fades."""
-    kept: list[float] = np.exp(
-        -np.arange(N_SHIFTS + 1) / (FRAMES_PER_SECOND * memory_seconds)
-    ).tolist()
-    return kept
+def _faded(memory_seconds: float) -> list[float]:
+    """What a wait of 0, 1, ... 100 frames leaves of a rate, in a memory that fades."""
+    ages = np.arange(N_SHIFTS + 1) / (FRAMES_PER_SECOND * memory_seconds)
+    faded: list[float] = np.exp(-ages).tolist()
+    return faded
 
 
-_KEPT_RATE, _KEPT_PACE = _kept(MEMORY_SECONDS), _kept(PACE_MEMORY_SECONDS)
+_FADED_RATE, _FADED_PACE = _faded(MEMORY_SECONDS), _faded(PACE_MEMORY_SECONDS)
 
 
 def _frames(id_: int) -> int:
@@ -110,7 +109,7 @@ class Leaning(Rows):
             if id_ < NOTE_OFF:
                 self._rate[take] += 1 / MEMORY_SECONDS
             else:
-                self._rate[take] *= _KEPT_RATE[_frames(id_)]
+                self._rate[take] *= _FADED_RATE[_frames(id_)]
 
 
 @dataclass(slots=True)
@@ -138,7 +137,7 @@ class _Tempo:
             self.own += 1 / OPENING_SECONDS if opening else 0.0
             self.rate += 1 / PACE_MEMORY_SECONDS
         elif frames:
-            self.rate *= _KEPT_PACE[frames]
+            self.rate *= _FADED_PACE[frames]
             self.opening -= frames / FRAMES_PER_SECOND
             self.usual += (float(_LOG_WAITS[frames - 1]) - self.usual) / USUAL_WAITS
         if opening:
