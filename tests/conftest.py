@@ -27,6 +27,14 @@ def demo_corpus() -> Path:
     return ROOT / "examples" / "demo"
 
 
+@pytest.fixture
+def midi(tmp_path: Path) -> Path:
+    """A folder of twelve made-up pieces."""
+    from midi_folders import write_folder  # which brings the package: most tests do without
+
+    return write_folder(tmp_path / "midi", range(12))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Files for engines go into a folder of this run of the tests."""
