@@ -1,0 +1,148 @@
+"""The verbs evaluate and originality: figures, and where nothing can be told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from calls import LONG, compose, refused
+from small import melody
+
+from music_gpt.composing.composition import Composition
+from music_gpt.midi import files as midi_files
+from music_gpt.midi.piece import read_piece, write_midi
+from music_gpt.tokens.corpus import Corpus
+from music_gpt.tokens.originality import INDEX_FILE, IndexWriter
+
+
+def test_evaluate_gives_all_figures(call: Any, tokens: Path, checkpoint: Path) -> None:
+    words = ["evaluate", "--tokens", tokens, "--checkpoint", checkpoint, "--split", "test"]
+    said = call(*words, "--sliding", "--ngram", "--device=cpu", "--json")
+    figures = said.json
+    assert figures["checkpoint"] == "model.safetensors"
+    assert len(figures["sha256"]) == 64
+    assert (figures["split"], figures["window"]) == ("test", 512)
+    split = Corpus.open(tokens).split("test")
+    assert figures["tokens"] == split.n_tokens - split.n_pieces
+    names = ("nats_per_token", "nats_per_note", "sliding_nats_per_token", "ngram_nats_per_token")
+    assert all(1 < figures[name] < 100 for name in names)
+    told = call(*words, "--device=cpu")
+    assert (told.code, told.out) == (0, "")
+    assert f"{figures['nats_per_token']:8.4f} nats/token" in told.err
+
+
+def test_evaluate_refuses_a_split_that_is_not_there(
+    call: Any, tokens: Path, checkpoint: Path
+) -> None:
+    words = ["evaluate", "--tokens", tokens, "--checkpoint", checkpoint]
+    refused(call(*words, "--split", "training"), "no split 'training', only train")
+    refused(call(*words, "--window", "4096"), "--window is 4096, but it has to be a whole")
+
+
+def test_evaluate_compares_continuations_with_the_music(
+    call: Any, tokens: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["evaluate", "--tokens", tokens, "--checkpoint", checkpoint, "--split", "train"]
+    words += ["--samples=8", "--sample-seconds=1", "--device=cpu"]
+    figures = call(*words, "--json").json["samples"]
+    assert (figures["samples"], figures["seconds"], figures["interrupted"]) == (8, 1.0, False)
+    assert 0 < figures["overlap"] < 1
+    told = call(*words)
+    assert "8 continuations of 2 prompts" in told.err
+    assert "shared with the training music is not told: There is no index" in told.err
+    refused(
+        call(*words, "--samples=3"), "--samples is 3, but it has to be a whole number from 8 to"
+    )
+    refused(call(*words, "--sample-seconds=60"), "No piece of the train split lasts 76 seconds")
+
+    advance = Composition.__next__
+    rounds = iter(range(200))
+
+    def interrupted(composition: Composition) -> Any:
+        if next(rounds, None) is None:
+            raise KeyboardInterrupt
+        return advance(composition)
+
+    monkeypatch.setattr(Composition, "__next__", interrupted)
+    said = call(*words, "--samples=400", "--json")
+    assert said.code == 130
+    assert "what had been composed was compared" in said.err
+    assert 8 <= json.loads(said.out)["samples"]["samples"] < 400
+    said = call(*words, "--json")  # the rounds are over: at once
+    assert said.code == 130
+    assert "too little had been composed to be compared" in said.err
+    assert json.loads(said.out)["nats_per_token"] > 0
+
+
+def test_originality_tells_where_a_piece_has_its_notes_from(
+    call: Any, midi_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "tokens"
+    call("prepare", "--midi", midi_folder, "--out", out, "--workers=1", "--validation=0")
+    name = Corpus.open(out).split("train").names[0]
+    found = call("originality", midi_folder / name, "--tokens", out, "--json").json
+    assert found["shared"]["source"] == name
+    assert found["shared"]["notes"] == 60
+    told = call("originality", midi_folder / name, "--index", out / "originality.npz")
+    assert (told.code, told.out) == (0, "")
+    assert f"are as in {name} from 0:00 on; up to 22 more at its ends are not told." in told.err
+    write_midi(melody(99, 60), tmp_path / "own.mid")
+    own = ("originality", tmp_path / "own.mid", "--tokens", out)
+    assert "own.mid: No 24 notes in a row are as in the training music." in call(*own).err
+    result = call(*own, "--json").json
+    assert (result["notes"], result["shared"]) == (60, None)
+    write_midi(melody(99, 23), tmp_path / "own.mid")
+    assert "own.mid: Too short to tell: 23 notes, where 24" in call(*own).err
+    assert call(*own, "--json").json["notes"] == 23
+    refused(call("originality", midi_folder / name), "Give --tokens or --index")
+
+
+def test_originality_looks_at_what_was_composed(
+    call: Any, checkpoint: Path, midi_folder: Path, tmp_path: Path
+) -> None:
+    out, take, better = (tmp_path / name for name in ("tokens", "take.mid", "better.mid"))
+    call("prepare", "--midi", midi_folder, "--out", out, "--workers=1", "--validation=0")
+    prompt = midi_folder / Corpus.open(out).split("train").names[0]
+    assert call(*compose(checkpoint, take, "--seed=4", "--prompt", prompt)).code == 0
+    words = ["originality", take, "--tokens", out]
+    seam = read_piece(prompt).sounding_notes["end"].max() - read_piece(prompt).notes["start"].min()
+    told = call(*words).err
+    assert f"Only what was composed, from {seam:.1f} s on, is looked at; --whole takes" in told
+    assert "take.mid: Too short to tell: " in told
+    assert call(*words, "--whole", "--json").json["shared"]["source"] == prompt.name
+    found = call(*words, "--json").json
+    assert found["shared"] is None
+    assert found["composed"] == {"from_seconds": pytest.approx(seam, abs=0.01), "to_seconds": None}
+    assert (
+        f"seconds of music, composed from {seam:.1f} s on."
+        in call("render", take, "--out", tmp_path / "a.wav").err
+    )
+    words = ["redo", prompt, "--from=4", "--to=6.5", "--seed=4", "--checkpoint", checkpoint]
+    assert call(*words, "--candidates=1", "--out", better).code == 0
+    told = call("originality", better, "--tokens", out).err
+    assert "Only what was composed, from 4.0 to 6.5 s, is looked at" in told
+
+
+def test_a_file_is_read_once_for_its_notes_and_for_what_made_it(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_midi(melody(1, 30), tmp_path / "a.mid")
+    with IndexWriter(tmp_path / INDEX_FILE) as index:
+        index.finish()
+    read, reading = list[Any](), midi_files.read_bytes
+    monkeypatch.setattr(midi_files, "read_bytes", lambda *a: (read.append(a), reading(*a))[1])
+    assert call("originality", tmp_path / "a.mid", "--index", tmp_path).code == 0
+    assert len(read) == 1
+    assert call("render", tmp_path / "a.mid", "--out", tmp_path / "a.wav").code == 0
+    assert len(read) == 2
+
+
+def test_originality_refuses_what_is_no_training_music(
+    call: Any, midi_folder: Path, tmp_path: Path
+) -> None:
+    name = "piece-0.mid"
+    for flag in ("--tokens", "--index"):
+        refused(call("originality", midi_folder / name, flag, LONG), "There is no index")
+    refused(call("originality", midi_folder / name, "--tokens", tmp_path), "music-gpt prepare")
