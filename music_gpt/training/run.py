@@ -65,6 +65,7 @@ def train(
     """
     # 1. what there is: tokens, the run so far, a machine
     run, corpus = Path(out), Corpus.open(tokens)
+    pieces = corpus.split("train")
     card = _card(corpus, config, init_from)
     _check_vocabulary(config)
     if config.train.tensorboard:
@@ -79,7 +80,7 @@ def train(
             require_whole_index(corpus.path)
         # 2. the network and its batches
         model = _first_network(config, None if resume else init_from)
-        batches = _batches(corpus.split("train"), config, state, trainer)
+        batches = _batches(pieces, config, state, trainer)
         module = Training(model, config, batches.batches_per_epoch)
         if state:
             module.restore(state)
