@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import logging
 import math
-import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -28,6 +27,7 @@ from music_gpt.network.checkpoint import load_checkpoint
 from music_gpt.network.growth import grown
 from music_gpt.network.model import GPT, resolve_device, use_bf16
 from music_gpt.printable import printable_name, shown
+from music_gpt.process import say
 from music_gpt.tokens.corpus import Corpus, Split
 from music_gpt.tokens.data import CropBatches, Windows, loader
 from music_gpt.tokens.events import VOCAB_SIZE
@@ -270,10 +270,9 @@ def _validation(corpus: Corpus, config: RunConfig, trainer: pl.Trainer) -> Windo
     """What of the validation split this process scores; None, and a word, where there is none."""
     if "validation" not in corpus.splits:
         if trainer.is_global_zero:
-            print(
+            say(
                 "The tokens folder has no validation split: the best checkpoint is chosen by the "
-                "training loss.",
-                file=sys.stderr,
+                "training loss."
             )
         return None
     return Windows(
