@@ -56,8 +56,8 @@ class PrepareConfig:
     max_gap_seconds: float = 10.0
     """Longer silences inside a piece are shortened to this."""
     split_by: str = ""
-    """CSV file with the columns path and split that fixes the split of the pieces named in it; their
-    names are as the report writes them."""
+    """CSV file with the columns path and split that fixes the split of the pieces named in it;
+    their names are as the report writes them."""
     sources: str = ""
     """TSV file with the columns path, source, licence, kind and composer, all but the first
     optional, copied to pieces.jsonl."""
