@@ -44,7 +44,8 @@ class PianoRoll extends RollHandles {
     this.listen();
     this.root.musicGptRoll = this.door();
     this.update();
-    (window.requestIdleCallback || setTimeout)(() => this.player.bank.load());
+    // early, but not before the page is there; a machine that is never idle loads it, too
+    (window.requestIdleCallback || setTimeout)(() => this.player.bank.load(), { timeout: 2000 });
     requestAnimationFrame(() => this.frame());
   }
 
@@ -222,7 +223,16 @@ class PianoRoll extends RollHandles {
       node.tabIndex = i === this.tab ? 0 : -1;
     });
     const chosen = this.tabsNode.children[this.tab];
-    if (chosen) this.tabsNode.scrollLeft = chosen.offsetLeft - this.tabsNode.clientWidth / 2;
+    const middle = chosen ? chosen.offsetLeft + chosen.offsetWidth / 2 : 0;
+    this.tabsNode.scrollLeft = middle - this.tabsNode.clientWidth / 2;
+    this.fadeTabs();
+  }
+
+  // Tabs that have no room are pushed along; an edge that hides some of them fades.
+  fadeTabs() {
+    const { scrollLeft, clientWidth, scrollWidth } = this.tabsNode;
+    this.tabsNode.dataset.before = scrollLeft > 1;
+    this.tabsNode.dataset.after = scrollLeft + clientWidth < scrollWidth - 1;
   }
 
   makeTab(name, i) {
@@ -324,6 +334,7 @@ class PianoRoll extends RollHandles {
     this.backNode.addEventListener("click", () => this.player.seek(0));
     this.outNode.addEventListener("click", () => this.zoom(2));
     this.inNode.addEventListener("click", () => this.zoom(0.5));
+    this.tabsNode.addEventListener("scroll", () => this.fadeTabs());
     this.listenSurface();
     this.listenHandles();
     this.listenDrop();

@@ -25,6 +25,7 @@ FLAGS = [
     *("--disable-background-networking", "--disable-component-update"),
     "--autoplay-policy=no-user-gesture-required",
 ]
+WINDOW: dict[str, Any] = {"accept_downloads": True, "viewport": {"width": 1280, "height": 860}}
 
 
 @pytest.fixture(scope="session")
@@ -74,17 +75,22 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def desk(browser: Browser) -> Iterator[BrowserContext]:
     """A window as on a desk; its pages share what they have loaded, and nothing else."""
-    context = browser.new_context(accept_downloads=True, viewport={"width": 1280, "height": 860})
+    context = browser.new_context(**WINDOW)
     yield context
     context.close()
 
 
 @pytest.fixture
 def visit(browser: Browser, desk: BrowserContext, url: str) -> Iterator[Callable[..., Visitor]]:
-    """Opens the page as somebody new; options are those of a browser context."""
+    """Opens the page as somebody new; options are those of a browser context.
+
+    Who comes while another is there gets a window of their own: of two pages in one window Chromium
+    hardly draws the one behind when the machine is busy, and a click waits until it is drawn.
+    """
     visitors: list[Visitor] = []
 
     def arrive(**options: Any) -> Visitor:
+        options = options or (WINDOW if visitors else {})
         context = browser.new_context(**options) if options else desk
         visitors.append(Visitor(context.new_page(), url))
         return visitors[-1]

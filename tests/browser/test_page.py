@@ -3,16 +3,18 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
 import pytest
 import soundfile
 from midi_bytes import events_of, file, meta, program
-from playwright.sync_api import expect
+from playwright.sync_api import FloatRect, Locator, expect
 from visitor import Visitor
 
 from music_gpt.audio import SAMPLE_RATE, render
+from music_gpt.config.sampling import CANDIDATES
 from music_gpt.midi.piece import make_notes, read_piece, write_midi
 from music_gpt.ui.pianoroll import bank_address, file_text
 
@@ -512,10 +514,22 @@ def test_the_page_is_dark_where_the_system_is_and_can_be_switched(visit: Visit) 
     assert visitor.page.evaluate(paper) != dark
 
 
+PHONE: dict[str, Any] = {
+    "viewport": {"width": 390, "height": 844},
+    "device_scale_factor": 2,
+    "has_touch": True,
+}
+
+
+def box_of(locator: Locator) -> FloatRect:
+    """Where something is on the page."""
+    box = locator.bounding_box()
+    assert box is not None
+    return box
+
+
 def test_a_phone_shows_everything_without_scrolling_sideways(visit: Visit) -> None:
-    visitor = visit(
-        viewport={"width": 390, "height": 844}, device_scale_factor=2, has_touch=True
-    ).open()
+    visitor = visit(**PHONE).open()
     width = "document.documentElement.scrollWidth"
     assert visitor.page.evaluate(width) == 390
     for button in visitor.page.locator(".mg-roll button:visible, #actions button:visible").all():
@@ -523,20 +537,50 @@ def test_a_phone_shows_everything_without_scrolling_sideways(visit: Visit) -> No
         assert box is not None
         assert box["width"] >= 44
         assert box["height"] >= 44
-    button = visitor.page.locator("#compose").bounding_box()
-    assert button is not None
+    button = box_of(visitor.page.locator("#compose"))
     assert button["y"] + button["height"] <= 844  # without scrolling down
-    height = visitor.page.locator("#roll-card").bounding_box()
+    redo = box_of(visitor.page.get_by_role("button", name="Redo a part"))
+    assert redo["y"] + redo["height"] <= button["y"] - 10  # not below the strip that button is on
+    card = box_of(visitor.page.locator("#roll-card"))
+    assert (card["x"], card["width"]) == (12, 390 - 24)
     visitor.photograph("phone")
     visitor.wish(**{"Length in seconds": 5, "Variations": 8})
     visitor.page.tap("#compose")
     visitor.wait("state.state == 'done'")
     visitor.photograph("phone-done")
-    after = visitor.page.locator("#roll-card").bounding_box()
-    assert height is not None
-    assert after is not None
-    assert after["height"] == height["height"]  # nothing moved when the music came
+    after = box_of(visitor.page.locator("#roll-card"))
+    assert after["height"] == card["height"]  # nothing moved when the music came
     assert visitor.page.evaluate(width) == 390
+
+
+def hidden_tabs(visitor: Visitor) -> list[str]:
+    """The tabs that are not wholly in sight."""
+    strip = box_of(visitor.page.locator(".mg-tabs"))
+    names = []
+    for tab in visitor.page.get_by_role("tab").all():
+        box = box_of(tab)
+        if box["x"] < strip["x"] or box["x"] + box["width"] > strip["x"] + strip["width"]:
+            names.append(tab.inner_text())
+    return names
+
+
+def test_a_phone_shows_all_tabs_or_that_there_are_more(visit: Visit) -> None:
+    visitor = visit(**PHONE).open()
+    visitor.page.get_by_role("button", name="Redo a part").click()
+    visitor.page.get_by_role("button", name="Compose this part anew").click()
+    visitor.wait("state.state == 'done'")
+    assert visitor.page.get_by_role("tab").count() == 2 + CANDIDATES
+    assert hidden_tabs(visitor) == []
+    visitor.wish(**{"Length in seconds": 5, "Variations": 8})
+    visitor.page.tap("#compose")
+    visitor.wait("state.state == 'done' && state.newNotes.length == 8")
+    strip, last = visitor.page.locator(".mg-tabs"), visitor.page.get_by_role("tab").last
+    assert "8" in hidden_tabs(visitor)
+    expect(strip).to_have_attribute("data-after", "true")
+    last.click()
+    assert "8" not in hidden_tabs(visitor)
+    expect(strip).to_have_attribute("data-after", "false")
+    expect(strip).to_have_attribute("data-before", "true")
 
 
 def test_a_page_that_is_loaded_again_starts_afresh(visit: Visit) -> None:
