@@ -2,16 +2,14 @@
 
     python benchmarks/continuations.py TOKENS [--n 1000] [--seconds 30] [--out FOLDER]
     python benchmarks/continuations.py --midi FOLDER ...
-    python benchmarks/continuations.py TOKENS --n 8 --minutes 10 --long 12
+    python benchmarks/continuations.py TOKENS --n 8 --minutes 10 --long 24
 
 Prompts are random places of a split, four takes each, on one thread. Each take is written as MIDI
 and read again by mido, which shares nothing with the writer: every note-on has to have its note-off
-before the pitch is struck again. Events are held against the tokenizer's rules. A loop is a stretch
-that says again, exactly, what stands right before it: at least 128 events, or 32 pitches whatever
-their times. A take is stuck where for 8 seconds nine of ten pitches are those of a figure of up to
-16 that goes round. Both are looked for in real music of equal length, too. Last, --long takes of
---minutes are composed, and their last minute compared with their first, beside real pieces that are
-as long.
+before the pitch is struck again. Events are held against the tokenizer's rules. Then takes are
+compared with real passages, as `music-gpt evaluate --samples` does. Last, --long takes of --minutes
+are composed, each of another prompt, and their last minute is compared with their first, beside
+real pieces that are as long.
 
 With --out the same command goes on where it was stopped.
 """
@@ -51,12 +49,10 @@ from music_gpt.metrics.statistics import statistics
 from music_gpt.midi.piece import cut_notes, read_piece
 from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.tokens.corpus import Corpus, Split
-from music_gpt.tokens.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, decode_ids, encode_notes
+from music_gpt.tokens.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, decode_ids
 from music_gpt.tokens.originality import OriginalityIndex
 from music_gpt.tokens.tokenizer import count_errors
 
-LOOP_EVENTS, LOOP_PITCHES, LONGEST_PERIOD = 128, 32, 512
-STUCK_SECONDS, STUCK_SHARE, LONGEST_FIGURE, FEWEST_REPEATED = 8.0, 0.9, 16, 5
 MINUTE = 60.0
 GOAL = 0.05
 """Share by which the last minute of a long piece may differ from its first."""
@@ -113,42 +109,6 @@ def hanging_notes(file: Path) -> int:
     return faults + len(sounding)
 
 
-def loops(row: Ids, shortest: int) -> bool:
-    """Whether a stretch of `shortest` or more says again what stands right before it."""
-    for period in range(1, min(LONGEST_PERIOD, len(row) - 1) + 1):
-        equal = row[period:] == row[:-period]
-        edges = np.flatnonzero(np.diff(np.concatenate([[False], equal, [False]])))
-        longest = int((edges[1::2] - edges[::2]).max(initial=0))
-        if longest >= max(shortest, period):
-            return True
-    return False
-
-
-def stuck(notes: Notes) -> bool:
-    """Whether a figure goes round for `STUCK_SECONDS`, three times, but for a note here and there.
-
-    A trill and one bass note a second are such figures, and so are two chords in turn.
-    """
-    pitch, start = notes["pitch"], notes["start"]
-    for period in range(1, min(LONGEST_FIGURE, len(pitch) - 1) + 1):
-        again = np.concatenate([[0], np.cumsum(pitch[period:] == pitch[:-period])])
-        at = start[period:]
-        first = np.searchsorted(at, at - STUCK_SECONDS, side="right") - 1  # it began before that
-        whole = np.flatnonzero(first >= 0)
-        n_notes, n_again = whole - first[whole], again[whole + 1] - again[first[whole] + 1]
-        if (
-            (n_again >= STUCK_SHARE * n_notes) & (n_notes >= max(2 * period, FEWEST_REPEATED))
-        ).any():
-            return True
-    return False
-
-
-def looping(notes: Notes) -> list[bool]:
-    """Whether there is a loop of events, one of pitches, and whether the music is stuck."""
-    of_events = loops(encode_notes(notes), LOOP_EVENTS)
-    return [of_events, loops(notes["pitch"], LOOP_PITCHES), stuck(notes)]
-
-
 def facts(composition: Composition, take: int, events: list[int], file: Path) -> dict[str, Any]:
     """What is kept of one take."""
     composition.write(file, take)
@@ -167,15 +127,20 @@ def facts(composition: Composition, take: int, events: list[int], file: Path) ->
 
 
 def all_takes(
-    pianist: Pianist, places: list[Passage], seconds: float, split: str, out: Path
+    pianist: Pianist,
+    places: list[Passage],
+    seconds: float,
+    split: str,
+    out: Path,
+    n_takes: int = TAKES,
 ) -> list[dict[str, Any]]:
-    """The facts of all takes; those that lie in `out` are not composed again."""
+    """The facts of `n_takes` of each prompt; those that lie in `out` are not composed again."""
     out.mkdir(parents=True, exist_ok=True)
     log = out / "continuations.jsonl"
     names = ("checkpoint_sha256", "engine", "temperature", "min_p")
     settings = pianist.compose().settings()  # nothing is composed yet
     asked = {name: settings[name] for name in names}
-    asked |= {"seconds": seconds, "split": split}
+    asked |= {"seconds": seconds, "split": split, "takes": n_takes}
     lines = log.read_text().splitlines() if log.exists() else []
     if lines and json.loads(lines[0]) != asked:
         sys.exit(f"{out} holds continuations of other settings; choose another --out.")
@@ -184,17 +149,17 @@ def all_takes(
     done = [json.loads(line) for line in lines[1:]]
     began, todo = time.monotonic(), places[len(done) :]
     for number, place in enumerate(todo, start=1):
-        first = len(done) * TAKES
+        first = len(done) * n_takes
         composition = pianist.compose(
-            place.prompt, seconds=seconds + CLOSE_SECONDS, seed=first, variations=TAKES
+            place.prompt, seconds=seconds + CLOSE_SECONDS, seed=first, variations=n_takes
         )
         events = compose(composition)
-        files = [out / f"{first + take:05d}.mid" for take in range(TAKES)]
-        done.append([facts(composition, t, events[t], files[t]) for t in range(TAKES)])
+        files = [out / f"{first + take:05d}.mid" for take in range(n_takes)]
+        done.append([facts(composition, t, events[t], files[t]) for t in range(n_takes)])
         with log.open("a") as file:
             file.write(json.dumps(done[-1]) + "\n")
         left = (time.monotonic() - began) / number * (len(todo) - number)
-        print(f"{len(done) * TAKES} takes, {left / 60:.1f} minutes left", file=sys.stderr)
+        print(f"{len(done) * n_takes} takes, {left / 60:.1f} minutes left", file=sys.stderr)
     return [take for takes in done for take in takes]
 
 
@@ -203,10 +168,8 @@ def composed_music(takes: list[dict[str, Any]], seconds: float, out: Path) -> li
     return [cut_notes(_struck_after(out / t["file"], t["seam"]), 0, seconds) for t in takes]
 
 
-def show_form(
-    takes: list[dict[str, Any]], composed: list[Notes], real: list[Passage], seconds: float
-) -> None:
-    """Grammar, hanging notes, lengths and loops."""
+def show_form(takes: list[dict[str, Any]], seconds: float) -> None:
+    """Grammar, hanging notes and lengths."""
     asked = seconds + CLOSE_SECONDS
     off = max(abs(take["seconds"] - asked) for take in takes)
     n_events = sum(take["events"] for take in takes)
@@ -217,19 +180,13 @@ def show_form(
         f"hanging or doubled notes {sum(t['hanging_notes'] for t in takes)} in {len(takes)} files"
     )
     print(f"seconds given            {asked:g} asked, at most {off:.2f} s more or less")
-    mine = np.array([looping(notes) for notes in composed])
-    theirs = np.array([looping(place.real) for place in real])
-    for i, what in enumerate(("loops of events", "loops of pitches", "stuck")):
-        print(
-            f"{what:24} {mine[:, i].mean():.1%} of the continuations, "
-            f"{theirs[:, i].mean():.1%} of real passages"
-        )
 
 
 def show_drift(composed: list[Notes], corpus: Corpus, seconds: float) -> None:
     """The last minute of long pieces against their first, composed and real.
 
-    The change is that of the mean over all takes; |median| is the size of the change in one.
+    The change is that of the mean over all takes, with its standard error; |median| is the size of
+    the change in one.
     """
     real = [
         cut_notes(decode_ids(split.piece(i)), 0, seconds)
@@ -240,12 +197,14 @@ def show_drift(composed: list[Notes], corpus: Corpus, seconds: float) -> None:
     print(
         f"\n{len(composed)} takes of {seconds / MINUTE:g} minutes, from the first minute to the "
         f"last, beside {len(real)} real pieces that long\n"
-        f"{'':22}{'first':>8}{'last':>8}{'change':>9}  {'|median|':10}{'real':>9}  |median|"
+        f"{'':22}{'first':>8}{'last':>8}{'change':>9}{'error':>8}  |median|  "
+        f"{'real':>9}  |median|"
     )
     for name, values in mine.items():
         first, last = np.nanmean(values[:, 0]), np.nanmean(values[:, -1])
         change = change_of_mean(values)
-        cells = f"{name:22}{first:8.2f}{last:8.2f}{change:+9.1%}  {usual_change(values):8.1%}"
+        cells = f"{name:22}{first:8.2f}{last:8.2f}{change:+9.1%}{error_of_change(values):8.1%}"
+        cells += f"  {usual_change(values):8.1%}"
         if real:
             of_real = theirs[name]
             cells += f"{change_of_mean(of_real):+11.1%}  {usual_change(of_real):8.1%}"
@@ -281,6 +240,16 @@ def change_of_mean(values: Floats) -> float:
     return float(last / first - 1) if first else np.nan
 
 
+def error_of_change(values: Floats) -> float:
+    """Standard error of the change of the mean, as a share of the first; NaN for one row."""
+    whole = values[np.isfinite(values[:, [0, -1]]).all(1)]
+    if len(whole) < 2 or not whole[:, 0].mean():
+        return np.nan
+    ratio = whole[:, -1].mean() / whole[:, 0].mean()
+    off = (whole[:, -1] - ratio * whole[:, 0]) / whole[:, 0].mean()
+    return float(off.std(ddof=1) / np.sqrt(len(whole)))
+
+
 def usual_change(values: Floats) -> float:
     """Median size of the change in a row from the first column to the last, as a share."""
     changed = values[values[:, 0] > 0]
@@ -311,7 +280,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--minutes", type=float, default=10.0, help="of each long take")
-    parser.add_argument("--long", type=int, default=12, help="takes of --minutes; 0 for none")
+    parser.add_argument("--long", type=int, default=24, help="takes of --minutes; 0 for none")
     parser.add_argument("--out", type=Path, default=None)
     args = parser.parse_args()
     if (args.tokens is None) == (args.midi is None):
@@ -324,7 +293,7 @@ def main() -> None:
     real = passages(split, args.n, args.seconds)
     takes = all_takes(pianist, real[::TAKES], args.seconds, args.split, out)[: args.n]
     composed = composed_music(takes, args.seconds, out)
-    show_form(takes, composed, real, args.seconds)
+    show_form(takes, args.seconds)
     try:
         index = OriginalityIndex.open(corpus.path)
     except InputError as error:
@@ -333,8 +302,8 @@ def main() -> None:
     print(report(real, composed, args.seconds, index=index).table())
     if args.long:
         seconds, out = args.minutes * MINUTE, out / "long"
-        places = passages(split, -(-args.long // TAKES), args.seconds)
-        takes = all_takes(pianist, places, seconds, args.split, out)[: args.long]
+        places = passages(split, args.long, args.seconds)
+        takes = all_takes(pianist, places, seconds, args.split, out, 1)
         show_drift(composed_music(takes, seconds, out), corpus, seconds)
 
 

@@ -57,33 +57,8 @@ def test_what_the_program_writes_has_no_hanging_note(script: Any, tmp_path: Path
     assert script.hanging_notes(tmp_path / "a.mid") == 0
 
 
-def test_a_stretch_that_says_again_what_stands_before_it_is_a_loop(script: Any) -> None:
-    rng = np.random.default_rng(0)
-    own, figure = rng.integers(0, 390, 300), rng.integers(0, 390, 40)
-    assert not script.loops(own, 32)
-    assert script.loops(np.concatenate([own, figure, figure]), 32)
-    assert not script.loops(np.concatenate([own, figure, figure[:31]]), 32)
-    assert not script.loops(np.concatenate([figure, own, figure]), 32)  # it came back later
-    assert script.loops(np.array([60] * 33), 32)
-    assert not script.loops(np.array([60]), 32)
-
-
 def line(pitches: list[int], seconds: float) -> Any:
     return make_notes([(i * seconds, i * seconds + 0.1, p, 64) for i, p in enumerate(pitches)])
-
-
-def test_music_is_stuck_where_a_figure_goes_round_but_for_a_note_here_and_there(
-    script: Any,
-) -> None:
-    rng = np.random.default_rng(0)
-    own = rng.integers(40, 80, 60).tolist()
-    bass = [38 if place % 12 == 11 else 37 for place in range(40)]
-    assert script.stuck(line([*own, *bass, *own], 1.0))
-    assert script.stuck(line([*own, *[60, 62] * 60, *own], 0.1))
-    assert not script.stuck(line([*own, *[60, 62] * 30, *own], 0.1))  # a trill of six seconds
-    assert not script.stuck(line(own, 1.0))
-    assert not script.stuck(line([*own, 60, 60, 60, *own], 4.0))
-    assert not script.stuck(line([60], 1.0))
 
 
 def test_the_last_minute_is_held_against_the_first(script: Any, capsys: Any) -> None:

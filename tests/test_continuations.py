@@ -140,6 +140,20 @@ def test_borrowed_music_is_told(tokens: Path) -> None:
     assert "25.0% of the continuations share 24 different notes" in found.table()
 
 
+def test_music_that_repeats_itself_is_told_beside_the_real(tokens: Path) -> None:
+    real = [Passage(i, PIECES[0], melody(100 + i, 60)) for i in range(8)]
+    composed = [np.tile(place.real[:1], 100) if place.piece < 2 else place.real for place in real]
+    for notes in composed[:2]:
+        notes["start"], notes["end"] = np.arange(100) / 5, np.arange(100) / 5 + 0.1
+    found = report(real, composed, 20.0)
+    assert found.to_dict()["loops"]["composed"] == {"events": 0.25, "pitches": 0.25, "stuck": 0.25}
+    assert found.to_dict()["loops"]["real"] == {"events": 0.0, "pitches": 0.0, "stuck": 0.0}
+    assert (
+        "25.0% of the continuations are stuck in a figure for 8 seconds, 0.0% of the real passages."
+        in found.table()
+    )
+
+
 def test_a_report_has_every_statistic_in_plain_numbers(tokens: Path) -> None:
     real = [Passage(i, PIECES[0], melody(100 + i, 60)) for i in range(8)]
     found = report(real, [place.real for place in real], 18.0)

@@ -29,7 +29,7 @@ READING_ORDER = [
     *("generation.decoding", "generation.onnx_engine", "generation.engines"),
     *("composing.prompt", "composing.provenance", "composing.composition", "composing.redoing"),
     "composing.pianist",
-    *("metrics.statistics", "metrics.continuations", "metrics.likelihood"),
+    *("metrics.loops", "metrics.statistics", "metrics.continuations", "metrics.likelihood"),
     *("audio", "training_samples", "ui", "train_config"),
     *("cli.parsing", "cli.words", "cli.composing", "cli.judging", "cli.verbs", "cli.main"),
 ]

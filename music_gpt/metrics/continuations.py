@@ -22,6 +22,7 @@ from music_gpt.composing.composition import Composition
 from music_gpt.composing.pianist import Pianist
 from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
+from music_gpt.metrics.loops import KINDS, LOOP_EVENTS, LOOP_PITCHES, STUCK_SECONDS, looping
 from music_gpt.metrics.statistics import Agreement, Statistics, compare, means, statistics
 from music_gpt.midi.piece import cut_notes
 from music_gpt.notes import Notes
@@ -148,6 +149,8 @@ class SampleReport:
     """Of the continuations with the real passages."""
     ceiling: dict[str, Agreement]
     """Of one half of the real passages with the other."""
+    loops: dict[str, dict[str, float]]
+    """Of the `composed` and of the `real` passages, how many repeat themselves: `loops.KINDS`."""
     originality: dict[str, Any]
     """Empty, or what both share with the training pieces."""
     interrupted: bool
@@ -181,6 +184,7 @@ class SampleReport:
                 name: {key: _plain(value) for key, value in row.items()}
                 for name, row in rows.items()
             },
+            "loops": self.loops,
             **({"originality": self.originality} if self.originality else {}),
             "interrupted": self.interrupted,
         }
@@ -201,7 +205,17 @@ class SampleReport:
             )
         ceiling = _mean_overlap(self.ceiling)
         lines.append(f"{'mean':43}{_cell(self.overlap, 11)}{_cell(ceiling, 9)}")
-        return "\n".join([*lines, *self._originality_lines()])
+        return "\n".join([*lines, *self._loop_lines(), *self._originality_lines()])
+
+    def _loop_lines(self) -> Iterator[str]:
+        told = (
+            f"repeat {LOOP_EVENTS} events or more at once",
+            f"repeat {LOOP_PITCHES} pitches or more at once",
+            f"are stuck in a figure for {STUCK_SECONDS:g} seconds",
+        )
+        for kind, what in zip(KINDS, told, strict=True):
+            mine, theirs = (self.loops[whose][kind] for whose in ("composed", "real"))
+            yield f"{mine:.1%} of the continuations {what}, {theirs:.1%} of the real passages."
 
     def _originality_lines(self) -> Iterator[str]:
         for whose, label in (("composed", "continuations"), ("real", "real passages")):
@@ -285,9 +299,15 @@ def report(
         composed=means(of_composed),
         agreement=compare(of_real, of_composed),
         ceiling=compare(*_halves(real, of_real)),
+        loops={"composed": _loop_rates(composed), "real": _loop_rates([p.real for p in real])},
         originality={} if index is None else _originality(index, real, composed),
         interrupted=interrupted,
     )
+
+
+def _loop_rates(music: Sequence[Notes]) -> dict[str, float]:
+    rates = np.mean([looping(notes) for notes in music], axis=0)
+    return {kind: round(float(rate), 4) for kind, rate in zip(KINDS, rates, strict=True)}
 
 
 def _halves(
