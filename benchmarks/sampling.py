@@ -1,6 +1,6 @@
 """Which sampling settings sound most like the real continuations, by statistics.
 
-    python benchmarks/sampling.py TOKENS [--split validation] [--n 48] [--seconds 20]
+    python benchmarks/sampling.py TOKENS [--split validation] [--n 120] [--seconds 30]
 
 For every setting the same prompts are continued with the same seeds, and the statistics of the new
 music are compared with those of real passages, as `music-gpt evaluate --samples` does: overlap 1 is
@@ -23,34 +23,38 @@ from music_gpt.metrics.statistics import Agreement
 from music_gpt.tokens.corpus import Corpus
 
 SETTINGS: list[dict[str, Any]] = [
-    {"temperature": 1.0, "min_p": 0.005},
-    {"temperature": 0.8, "min_p": 0.05},
-    {"temperature": 0.9, "min_p": 0.05},
-    {"temperature": 0.9, "min_p": 0.02},
-    {"temperature": 0.95, "min_p": 0.02},
-    {"temperature": 0.95, "min_p": 0.005},
-    {"temperature": 0.97, "min_p": 0.005},
+    {"temperature": 1.0, "min_p": 0.001},
     {"temperature": 1.0, "min_p": 0.0},
+    {"temperature": 1.0, "min_p": 0.005},
     {"temperature": 1.0, "min_p": 0.02},
-    {"temperature": 1.0, "min_p": 0.005, "top_p": 0.95},
+    {"temperature": 0.95, "min_p": 0.001},
+    {"temperature": 0.9, "min_p": 0.001},
+    {"temperature": 0.9, "min_p": 0.02},
+    {"temperature": 1.05, "min_p": 0.001},
     {"temperature": 1.05, "min_p": 0.005},
-    {"temperature": 1.05, "min_p": 0.01},
-    {"temperature": 1.1, "min_p": 0.01},
-    {"temperature": 1.1, "min_p": 0.02},
-    {"temperature": 1.15, "min_p": 0.05},
-    {"temperature": 1.25, "min_p": 0.05},
-    {"temperature": 1.0, "min_p": 0.005, "time_temperature": 0.9},
-    {"temperature": 1.0, "min_p": 0.005, "pitch_temperature": 0.9},
-    {"temperature": 1.0, "min_p": 0.005, "pitch_temperature": 1.1},
-    {"temperature": 1.0, "min_p": 0.005, "velocity_temperature": 0.9},
+    {"temperature": 1.1, "min_p": 0.005},
+    {"temperature": 1.15, "min_p": 0.02},
+    {"temperature": 1.0, "min_p": 0.001, "top_p": 0.95},
+    {"temperature": 1.0, "min_p": 0.001, "time_temperature": 0.9},
+    {"temperature": 1.0, "min_p": 0.001, "pitch_temperature": 0.9},
+    {"temperature": 1.0, "min_p": 0.001, "pitch_temperature": 1.1},
+    {"temperature": 1.0, "min_p": 0.001, "velocity_temperature": 0.9},
 ]
 TOLD = ("notes_per_second", "note_length", "polyphony", "repetition")
 
+REAL = "real passages, one half against the other"
 
-def show(label: str, found: dict[str, Agreement], values: dict[str, float]) -> None:
+
+def show(
+    label: str,
+    found: dict[str, Agreement],
+    values: dict[str, float],
+    loops: dict[str, float],
+) -> None:
     """One row: the mean overlap first."""
     mean = np.nanmean([agreement.overlap for agreement in found.values()])
     told = "  ".join(f"{name} {values[name]:.2f} ({found[name].overlap:.2f})" for name in TOLD)
+    told += f"  loops {loops['pitches']:.1%}  stuck {loops['stuck']:.1%}"
     print(f"{label:54s} mean {mean:.3f}  {told}", flush=True)
 
 
@@ -60,17 +64,17 @@ def main() -> None:
     parser.add_argument("tokens", type=Path)
     parser.add_argument("--split", default="validation")
     parser.add_argument("--checkpoint", default=None)
-    parser.add_argument("--n", type=int, default=48)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--n", type=int, default=120)
+    parser.add_argument("--seconds", type=float, default=30.0)
     args = parser.parse_args()
 
     split = Corpus.open(args.tokens).split(args.split)
-    pianist = music_gpt.load(args.checkpoint)
+    pianist = music_gpt.load(args.checkpoint, threads=1)
     for number, setting in enumerate(SETTINGS):
         found = sample(pianist, split, args.n, args.seconds, sampling=SamplingConfig(**setting))
         if number == 0:
-            show("real passages, one half against the other", found.ceiling, found.real)
-        show(str(setting), found.agreement, found.composed)
+            show(REAL, found.ceiling, found.real, found.loops["real"])
+        show(str(setting), found.agreement, found.composed, found.loops["composed"])
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from music_gpt.generation.bias import (
     FEWEST_REPEATED,
     MEMORY_SECONDS,
     PITCHES_PER_NAT,
+    SECONDS_PER_NAT,
     STALE_RUN,
     STALE_SECONDS,
     Figures,
@@ -275,7 +276,7 @@ def test_a_slow_figure_grows_stale_by_the_time_it_takes(figure: list[int]) -> No
     rounds = max(2 * len(figure), FEWEST_REPEATED)
     assert not any(nats[: len(figure) + rounds])
     # the note that has just come is `len(figure)` notes later than what it repeats
-    assert nats[20] == pytest.approx(21 - len(figure) - STALE_SECONDS)
+    assert nats[20] == pytest.approx((21 - len(figure) - STALE_SECONDS) / SECONDS_PER_NAT)
 
 
 def test_a_figure_that_is_broken_by_a_note_here_and_there_grows_stale_too() -> None:

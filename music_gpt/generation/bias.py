@@ -45,10 +45,10 @@ USUAL_WAITS = 32.0
 """So many waits back are usual."""
 LONGEST_FIGURE = 16
 """Pitches of the longest figure, as a trill or a broken chord, that grows stale."""
-STALE_RUN, PITCHES_PER_NAT = 32, 8
+STALE_RUN, PITCHES_PER_NAT = 24, 4
 """Repeated pitches from which it does, and more of them that make its next pitch less likely by one
 nat."""
-STALE_SECONDS, SECONDS_PER_NAT = 5.0, 1.0
+STALE_SECONDS, SECONDS_PER_NAT = 4.0, 0.5
 """The same in time, for a figure that has come three times and repeated `FEWEST_REPEATED` pitches:
 one bass note a second."""
 FEWEST_REPEATED = 5

@@ -69,7 +69,7 @@ SLIDERS = {
         0,
         0.5,
         USUAL.min_p,
-        0.005,
+        0.001,
         "Min-p",
         "Leave out events less likely than this share of the likeliest one; 0: none.",
     ),
