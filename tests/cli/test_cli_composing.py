@@ -187,7 +187,7 @@ def test_what_ends_redo_or_render_leaves_nothing_and_says_so(
 ) -> None:
     piece, told = midi_folder / "piece-0.mid", "music-gpt: Interrupted; nothing was written."
     interrupt(monkeypatch, number)
-    words = ["redo", piece, "--from=4", "--to=9", "--checkpoint", checkpoint]
+    words = ["redo", piece, "--from=4", "--to=9", "--seed=1", "--checkpoint", checkpoint]
     said = call(*words, "--out", tmp_path / "out.mid")
     assert (said.code, said.out, said.err.splitlines()[-1]) == (code, "", told)
     monkeypatch.setattr(audio, "_mix", lambda *_: os.kill(os.getpid(), number))
