@@ -1,6 +1,7 @@
 """What a visitor has and what a click does, without a browser."""
 
 import asyncio
+import inspect
 import os
 import signal
 import socket
@@ -21,7 +22,7 @@ import soundfile
 from fake_pianist import FakePianist
 from midi_bytes import events_of, file, meta, program
 
-from music_gpt.cli.composing import add_generate
+from music_gpt.cli.composing import add_generate, add_redo
 from music_gpt.composing.pianist import MAX_GIVEN_SEED, Pianist
 from music_gpt.config.model import ModelConfig
 from music_gpt.config.sampling import SAMPLING_PRESETS
@@ -211,6 +212,12 @@ def test_a_part_without_notes_is_refused() -> None:
 def test_a_selection_that_makes_no_sense_is_refused(payload: Any) -> None:
     with pytest.raises(InputError):
         read_selection(payload)
+
+
+def test_a_part_is_redone_in_as_many_ways_on_the_page_as_on_the_command_line() -> None:
+    asked = read_selection({"start": 0, "end": 1, "take": 0}).candidates
+    assert asked == add_redo()[1].get_defaults().candidates
+    assert asked == inspect.signature(Pianist.begin_redo).parameters["candidates"].default
 
 
 @pytest.mark.parametrize("seed", ["x", "-1", "1.5", "12x", "9" * 5000])
@@ -578,7 +585,7 @@ def test_another_choice_of_tracks_is_shown_and_composed_from(tmp_path: Path) -> 
     assert value["prompt"] == "0,2000,90,64;"
     assert value["version"] != before["version"]
     assert (value["name"], value["status"]) == ("band", "")
-    steps(visit, Wish(5.0))
+    steps(visit, Wish(5.0), 2.0)
     assert visit.takes[0].notes["pitch"][0] == 90
     assert desk.take_tracks(visit, [0, 1])["prompt"] == "0,2000,40,64;0,2000,90,64;"
 

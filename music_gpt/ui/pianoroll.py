@@ -72,7 +72,7 @@ def read_selection(payload: Any) -> Selection:
     Whether there is such a part is for those to say who compose it.
 
     >>> read_selection({"start": 0, "end": 12.5, "take": 0})
-    Selection(start=0.0, end=12.5, take=0, of_prompt=False, candidates=4)
+    Selection(start=0.0, end=12.5, take=0, of_prompt=False, candidates=8)
     """
     try:
         start, end = float(payload["start"]), float(payload["end"])
