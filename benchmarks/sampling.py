@@ -24,21 +24,15 @@ from music_gpt.tokens.corpus import Corpus
 
 SETTINGS: list[dict[str, Any]] = [
     {"temperature": 1.0, "min_p": 0.001},
+    {"temperature": 0.95, "min_p": 0.001},
+    {"temperature": 1.05, "min_p": 0.001},
     {"temperature": 1.0, "min_p": 0.0},
     {"temperature": 1.0, "min_p": 0.005},
     {"temperature": 1.0, "min_p": 0.02},
-    {"temperature": 0.95, "min_p": 0.001},
-    {"temperature": 0.9, "min_p": 0.001},
-    {"temperature": 0.9, "min_p": 0.02},
-    {"temperature": 1.05, "min_p": 0.001},
     {"temperature": 1.05, "min_p": 0.005},
+    {"temperature": 0.9, "min_p": 0.001},
     {"temperature": 1.1, "min_p": 0.005},
-    {"temperature": 1.15, "min_p": 0.02},
-    {"temperature": 1.0, "min_p": 0.001, "top_p": 0.95},
-    {"temperature": 1.0, "min_p": 0.001, "time_temperature": 0.9},
-    {"temperature": 1.0, "min_p": 0.001, "pitch_temperature": 0.9},
     {"temperature": 1.0, "min_p": 0.001, "pitch_temperature": 1.1},
-    {"temperature": 1.0, "min_p": 0.001, "velocity_temperature": 0.9},
 ]
 TOLD = ("notes_per_second", "note_length", "polyphony", "repetition")
 
