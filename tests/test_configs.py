@@ -219,6 +219,7 @@ def test_an_unknown_knob_in_a_file_is_one_sentence(
         (b"optim:\n  clip: .nan\n", "clip is nan, but it has to be a number above 0"),
         (b"train:\n  max_minutes: 1e999\n", "is inf, but it has to be a number of 0 or more"),
         (b"modle:\n  n_layers: 2\n", "has 'modle', but there is no such setting; see `music-gpt"),
+        (b"config: run.yaml\n", "has 'config', but there is no such setting"),
         (b"model:\n  class_path: os.system\n", "model has 'class_path', but there is no such"),
         (b"model: {a: [\n", "is no valid YAML in line 2"),
     ],

@@ -101,6 +101,10 @@ def test_another_checkpoint_or_engine_gets_a_sentence(pianist: Pianist, tmp_path
         pianist.again(file)
 
 
+def packed(heard: bytes) -> str:
+    return b64encode(zlib.compress(heard)).decode()
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -110,9 +114,16 @@ def test_another_checkpoint_or_engine_gets_a_sentence(pianist: Pianist, tmp_path
         ({"temperature": "hot"}, "temperature is 'hot'"),
         ({"prompt_sha256": "0"}, "What .* holds of its prompt is not what"),
         ({"prompt_heard": "!"}, "is damaged"),
-        ({"prompt_heard": b64encode(zlib.compress(b"[[999],0,0,0,[]]")).decode()}, "is damaged"),
-        ({"prompt_heard": b64encode(zlib.compress(b"[[60],0.5,0,0,[]]")).decode()}, "is damaged"),
-        ({"prompt_heard": b64encode(zlib.compress(b"[" * 10**7)).decode()}, "is damaged"),
+        ({"prompt_heard": packed(b"[[999],0,0,0,[]]")}, "is damaged"),
+        ({"prompt_heard": packed(b"[[60],0.5,0,0,[]]")}, "is damaged"),
+        ({"prompt_heard": packed(b"[[60],-9,0,0,[]]")}, "is damaged"),
+        ({"prompt_heard": packed(b"[[60],9,8,0,[]]")}, "is damaged"),
+        ({"prompt_heard": packed(b"[[60],0,1e9,0,[]]")}, "is damaged"),
+        ({"prompt_heard": packed(b"[[60],0,9999999,0,[]]")}, "is damaged"),
+        ({"prompt_heard": packed(b"[[60],0,0,32,[]]")}, "is damaged"),
+        ({"prompt_heard": packed(b"[[60],0,0,0,[[128,0]]]")}, "is damaged"),
+        ({"prompt_heard": packed(b"[[60],0,0,0,[[60,1]]]")}, "is damaged"),
+        ({"prompt_heard": packed(b"[" * 10**7)}, "is damaged"),
     ],
     ids=str,
 )

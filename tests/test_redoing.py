@@ -291,6 +291,17 @@ def test_a_part_that_cannot_be_redone_gets_a_sentence(pianist, words, sentence):
         redone.notes(2)
 
 
+def test_a_part_of_exactly_the_shortest_length_can_be_redone(pianist):
+    assert 0.3 - 0.2 < 0.1
+    assert len(pianist.redo(PIECE, 0.2, 0.3, candidates=1, seed=1).notes())
+
+
+def test_where_every_key_is_held_time_passes(pianist):
+    held = make_notes([(0.0, 20.0, pitch, 64) for pitch in range(21, 109)])
+    redone = pianist.redo(held, 5.0, 16.0, candidates=1, seed=1, max_wait_seconds=0.5)
+    assert redone.notes().tolist() == one_sound_at_a_time(held).tolist()
+
+
 def test_the_file_of_a_redone_piece_is_read_as_it_was_meant(pianist, tmp_path: Path):
     write_midi(PIECE, tmp_path / "piece.mid")
     redone = pianist.redo(tmp_path / "piece.mid", 5.0, 8.0, candidates=2, seed=3, **DENSE)

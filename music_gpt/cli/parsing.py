@@ -75,8 +75,8 @@ class Parser(ArgumentParser):
             choice(action.dest, value, action.choices)
 
     def _known(self) -> set[str]:
-        """The names that may stand in a file of settings."""
-        return {action.dest.split(".")[0] for action in self._actions}
+        """The names that may stand in a file of settings; another such file is none of them."""
+        return {action.dest.split(".")[0] for action in self._actions} - {"config"}
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise the `InputError` behind a complaint, or the complaint in plain words."""

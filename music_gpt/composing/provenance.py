@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from music_gpt.arrays import Ints
 from music_gpt.composing.prompt import Prompt
 from music_gpt.config.model import MAX_CONTEXT
 from music_gpt.config.preparing import MidiLimits
@@ -26,11 +27,12 @@ from music_gpt.midi.files import read_file, unpack
 from music_gpt.midi.piece import read_piece
 from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.printable import shown
-from music_gpt.tokens.events import FRAMES_PER_SECOND, PAD
+from music_gpt.tokens.events import FRAMES_PER_SECOND, N_PITCHES, N_VELOCITIES, PAD
 
 MARK = "music-gpt "
 _MOST_BYTES = 8 * MAX_CONTEXT
 """Of what was heard, unpacked: a hostile file must cost little."""
+_LAST_FRAME = round(MidiLimits().max_seconds * FRAMES_PER_SECOND)
 _A_MOMENT = 0.002
 """Seconds by which times in a file, whole milliseconds, may lie beside those that were composed."""
 
@@ -145,16 +147,30 @@ def _start(path: str | Path, heard: str) -> Start:
     try:
         plain = zlib.decompressobj().decompress(base64.b64decode(heard), _MOST_BYTES)
         context, frame, seam, velocity, onsets = json.loads(plain)
-        pitch, onset = np.array(onsets, np.int64).reshape(-1, 2).T.tolist()
+        pitch, onset = np.array(onsets, np.int64).reshape(-1, 2).T
         ids = np.array(context, np.int64)
         whole = all(type(n) is int for n in (frame, seam, velocity))
-        if whole and ids.ndim == 1 and len(ids) and ids.min() >= 0 and ids.max() < PAD:
-            return Start(ids.tolist(), frame, seam, velocity, dict(zip(pitch, onset, strict=True)))
+        if (
+            whole
+            and ids.ndim == 1
+            and len(ids)
+            and _all_within(ids, 0, PAD - 1)
+            and _all_within(pitch, 0, N_PITCHES - 1)
+            and _all_within(onset, 0, frame)
+            and 0 <= frame <= seam <= _LAST_FRAME
+            and -1 <= velocity < N_VELOCITIES
+        ):
+            sounding = dict(zip(pitch.tolist(), onset.tolist(), strict=True))
+            return Start(ids.tolist(), frame, seam, velocity, sounding)
     except (ValueError, TypeError, OverflowError, zlib.error, RecursionError):
         pass
     raise InputError(
         f"What {shown(path)} holds of its prompt is damaged; give the prompt with --prompt."
     )
+
+
+def _all_within(numbers: Ints, least: int, most: int) -> bool:
+    return bool(((numbers >= least) & (numbers <= most)).all())
 
 
 def check_prompt(start: Start, settings: Mapping[str, Any], what: str) -> None:

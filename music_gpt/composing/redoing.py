@@ -126,9 +126,10 @@ def _check(piece: Piece, start: float, end: float) -> None:
             f"The part from {start:g} to {end:g} seconds is not in the piece, which lasts "
             f"{piece.seconds:.2f}; choose a beginning and an end within it."
         )
-    if not SHORTEST_SECONDS <= end - start <= LONGEST_SECONDS:
+    seconds = round(end - start, 6)  # 0.3 - 0.2 is a little less than 0.1
+    if not SHORTEST_SECONDS <= seconds <= LONGEST_SECONDS:
         raise InputError(
-            f"The part lasts {end - start:g} seconds, but {SHORTEST_SECONDS:g} to "
+            f"The part lasts {seconds:g} seconds, but {SHORTEST_SECONDS:g} to "
             f"{LONGEST_SECONDS:g} can be redone at once; choose another end."
         )
 

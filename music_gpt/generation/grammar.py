@@ -231,6 +231,9 @@ class Grammar(Rows):
         # 4. the end, with the last note
         if quiet and NOTE_OFF <= now.last < TIME_SHIFT and not early:
             row[EOS] = frame >= ending.earliest
+        # 5. where every key is held over the longest wait, nothing but time can pass
+        if not row.any():
+            row[TIME_SHIFT:VELOCITY] = True
 
     def _lowest_late(self, now: Moment) -> int:
         """Lowest pitch whose release is overdue, 128 for none."""
