@@ -12,12 +12,15 @@ from test_generation import MadEngine, take_ids
 from music_gpt.config.sampling import SamplingConfig
 from music_gpt.generation import bias
 from music_gpt.generation.bias import (
+    CROWD_NATS,
+    CROWDED,
     FEWEST_REPEATED,
     MEMORY_SECONDS,
     PITCHES_PER_NAT,
     SECONDS_PER_NAT,
     STALE_RUN,
     STALE_SECONDS,
+    Crowd,
     Figures,
     Leaning,
     Pace,
@@ -205,6 +208,60 @@ def test_a_density_takes_the_place_of_a_takes_own_pace() -> None:
     ending = Ending.after(0, 600.0)
     assert Grammar(Start(), ending, SamplingConfig(density=2.0), 1)._pace is None
     assert Grammar(Start(), ending, SamplingConfig(key="C"), 1)._pace is not None
+
+
+def crowd_leans(notes_per_second: list[int]) -> Any:
+    """What is added after ten seconds at these rates, one take for each."""
+    crowd, n_takes = Crowd(len(notes_per_second)), len(notes_per_second)
+    for frame in range(1000):
+        striking = [frame % 100 < notes for notes in notes_per_second]
+        crowd.advance(np.array([60 if strikes else NOTE_OFF + 60 for strikes in striking]))
+        crowd.advance(np.full(n_takes, TIME_SHIFT))
+    added = np.zeros((n_takes, VOCAB_SIZE))
+    crowd.lean(added)
+    return added
+
+
+def test_more_notes_than_a_pianist_plays_become_less_likely_up_to_a_bound() -> None:
+    usual, crowded, mad = crowd_leans([round(CROWDED) - 3, round(CROWDED) + 7, 90])
+    assert not usual.any()
+    assert -CROWD_NATS <= mad[60] < crowded[60] < 0
+    assert mad[60] == mad[VELOCITY] == -CROWD_NATS
+    assert mad[TIME_SHIFT + 99] == CROWD_NATS > mad[TIME_SHIFT] > 0
+    assert not mad[NOTE_OFF:TIME_SHIFT].any()
+
+
+class CrowdingEngine(MadEngine):
+    """A network that waits for hundredths of a second only."""
+
+    def logits(self, ids: Sequence[int]) -> np.ndarray:
+        logits = super().logits(ids)
+        logits[TIME_SHIFT:VELOCITY] = 6.0 - 2 * np.log(np.arange(1, 101))
+        logits[NOTE_OFF:TIME_SHIFT] += 6.0
+        logits[:NOTE_OFF] += 3.0
+        return logits
+
+
+def test_a_network_that_crowds_notes_is_thinned_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = CrowdingEngine(spread=1.0)
+    sampling = SamplingConfig(temperature=1.0, min_p=0.0)
+    thinned = [decode_ids(ids) for ids in take_ids(engine, 20.0, SEEDS, sampling)]
+    monkeypatch.setattr(bias, "CROWDED", 1e9)
+    crowded = [decode_ids(ids) for ids in take_ids(engine, 20.0, SEEDS, sampling)]
+    assert notes_per_second(crowded) > 1.5 * CROWDED
+    assert notes_per_second(thinned) < 1.2 * CROWDED
+
+
+def test_a_density_may_be_higher_than_what_a_pianist_plays() -> None:
+    sampling = SamplingConfig(density=50.0)
+    grammar = Grammar(Start(), Ending.after(0, 60.0), sampling, 1)
+    for _ in range(100):
+        grammar.advance(np.array([60]))
+    plain = Leaning(sampling, 1)
+    for _ in range(100):
+        plain.advance(np.array([60]))
+    # figures lean as well: 61 is in none
+    assert grammar.bias()[0, 61] == plain.bias([True])[0, 61]
 
 
 def test_a_wish_leans_on_the_grammar_until_the_end_is_near() -> None:
