@@ -257,7 +257,7 @@ def redo(
                 break
             if time.monotonic() - shown >= every_seconds:
                 shown = time.monotonic()
-                status = status_line(composition, composition.seconds)
+                status = status_line(composition)
                 yield visit.roll | {"state": "redoing", "status": status}
         else:
             visit.show_redone(before, redoing.redone())
@@ -299,7 +299,7 @@ class _Growth:
             "state": state,
             "front": round(self._head["seam"] + composed, 3),
             "takes": [self._take(take, done) | {"rank": ranks[take]} for take in takes],
-            "status": status_line(self._composition, self._composition.seconds),
+            "status": status_line(self._composition, done=done),
         }
 
     def _take(self, take: int, done: bool) -> RollValue:
@@ -326,10 +326,13 @@ class _Growth:
         return "".join(note_text(*row) for row in rows if (_ms(row[0]), row[2]) not in keys)
 
 
-def status_line(composition: Composition, asked: float) -> str:
-    """How far it is and how fast: `12.4 / 30 s · 180 tokens/s · 4.4× real time`."""
+def status_line(composition: Composition, *, done: bool = False) -> str:
+    """How far it is, or how long it became, and how fast.
+
+    As `12.4 / 30 s · 180 tokens/s · 4.4× real time`, or `29.6 s` and so on.
+    """
     composed = float(composition.seconds_composed)
-    line = f"{composed:.1f} / {asked:g} s"
+    line = f"{composed:.1f} s" if done else f"{composed:.1f} / {composition.seconds:g} s"
     if composition.elapsed <= 0 or not composition.n_tokens:
         return line
     tokens = composition.n_tokens / composition.elapsed
