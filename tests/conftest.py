@@ -1,7 +1,10 @@
 """What every test stands on: one thread, no network, the same random examples on every run."""
 
 import os
+import signal
 
+# A shell that starts the suite in the background lets it ignore Ctrl-C, which some tests send.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Before torch is imported: the suite shares its cores with whatever else the machine does, and
 # several threads on the small networks of the tests cost more than they give.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
