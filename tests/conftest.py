@@ -1,10 +1,7 @@
 """What every test stands on: one thread, no network, the same random examples on every run."""
 
 import os
-import signal
 
-# A shell that starts the suite in the background lets it ignore Ctrl-C, which some tests send.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 # Before torch is imported: the suite shares its cores with whatever else the machine does, and
 # several threads on the small networks of the tests cost more than they give.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -12,10 +9,14 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 # Nothing that a test starts may ask the internet for anything.
 os.environ.update(GRADIO_ANALYTICS_ENABLED="False", HF_HUB_OFFLINE="1")
 
+import signal
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+# A shell that starts the suite in the background lets it ignore Ctrl-C, which some tests send.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: how fast this machine is at the moment decides nothing.
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
