@@ -30,7 +30,7 @@ from music_gpt.arrays import Ids
 from music_gpt.network.checkpoint import bundled_checkpoint, load_checkpoint
 from music_gpt.network.model import GPT, Attention, Block, rope_table, rotate
 from music_gpt.tokens.corpus import Corpus
-from music_gpt.tokens.events import EOS, VELOCITY
+from music_gpt.tokens.data import cut_crop
 
 N_SINKS = 4
 CONTEXTS = 3
@@ -56,10 +56,8 @@ def anew(kept: float) -> Score:
         keep = int(window * kept)
         found = []
         for first in range(window - keep, len(ids) - keep, window - keep):
-            heard = np.array(ids[first : first + window], np.int64)
-            told = [i for i in ids[: first + 1] if VELOCITY <= i < EOS]
-            heard[0] = told[-1] if told else heard[0]  # as the window of a take is headed
-            row = torch.from_numpy(heard)
+            heard = cut_crop(ids, first, window)  # headed as the window of a take
+            row = torch.from_numpy(heard.astype(np.int64))
             logits = model(row[None, :-1])[0]
             found.append(nats(logits[keep - 1 :], row[keep:]))
         return torch.cat(found)

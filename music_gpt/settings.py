@@ -34,7 +34,7 @@ def read_settings(file: Path, known: set[str]) -> dict[str, Any]:
     own, whatever flags change in it.
     """
     settings = _read_file("--config", file)
-    _check_names(f"{shown(file)}", settings, known | set(SECTIONS))
+    _check_names(shown(file), settings, known | set(SECTIONS))
     for name in SECTIONS:
         if name in settings:
             _check_names(f"{shown(file)}: {name}", settings[name], _knobs(name))

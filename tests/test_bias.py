@@ -115,7 +115,7 @@ def test_a_steady_density_is_measured_as_what_it_is() -> None:
         leaning.advance(np.array([60]))
         leaning.advance(np.array([TIME_SHIFT + 24]))
     # just before a note, four a second seem half a note fewer
-    assert leaning._rate[0] == pytest.approx(4.0 - 0.5 / MEMORY_SECONDS, abs=0.02)
+    assert leaning._rate.per_second[0] == pytest.approx(4.0 - 0.5 / MEMORY_SECONDS, abs=0.02)
 
 
 # --- a take's own pace ---------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The files in configs/: each is a run that the command line takes, and tells the truth."""
 
 import dataclasses
-import os
 import re
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from endless import ENDLESS, make_endless
 
 from music_gpt.cli import main as cli
 from music_gpt.config.model import N_EVENTS, PRESETS, ModelConfig
@@ -289,18 +289,12 @@ def test_a_section_is_read_from_a_file_of_its_own_or_from_the_flag(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in folders")
 @pytest.mark.parametrize("flag", ["--config", "--model", "--data", "--optim", "--train"])
-@pytest.mark.parametrize("what", ["pipe", "device", "sparse"])
+@pytest.mark.parametrize("what", ENDLESS)
 def test_settings_that_never_end_are_not_waited_for(
     tmp_path: Path, asked: list[Any], capsys: pytest.CaptureFixture[str], flag: str, what: str
 ) -> None:
     file = tmp_path / "endless.yaml"
-    if what == "pipe":
-        os.mkfifo(file)
-    elif what == "device":
-        file.symlink_to("/dev/zero")
-    else:
-        with file.open("wb") as hole:
-            hole.truncate(6 << 30)
+    make_endless(file, what)
     assert cli.main(["train", "--tokens", "t", "--out", "o", flag, str(file)]) == 2
     assert asked == []
     assert f"{file} cannot be read: it " in (said := capsys.readouterr().err)

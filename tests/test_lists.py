@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
+from endless import ENDLESS, make_endless
 from midi_folders import changed, music, run, split_of, write_folder
 
 from music_gpt.config.preparing import PrepareConfig
@@ -39,18 +39,12 @@ def test_a_table_in_a_folder_tells_of_the_files_there(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pipes in folders")
 @pytest.mark.parametrize("which", ["maestro", "split_by", "sources"])
-@pytest.mark.parametrize("what", ["pipe", "device", "sparse"])
+@pytest.mark.parametrize("what", ENDLESS)
 def test_a_list_that_never_ends_is_not_waited_for(
     midi: Path, tmp_path: Path, which: str, what: str
 ) -> None:
     table = midi / "maestro-v9.csv" if which == "maestro" else tmp_path / "list"
-    if what == "pipe":
-        os.mkfifo(table)
-    elif what == "device":
-        table.symlink_to("/dev/zero")
-    else:
-        with table.open("wb") as file:
-            file.truncate(6 << 30)
+    make_endless(table, what)
     knobs = {} if which == "maestro" else {which: str(table)}
     with pytest.raises(InputError, match=f"{table} cannot be read: it .*; give a UTF-8 text"):
         run(midi, tmp_path / "out", PrepareConfig(workers=1, **knobs))

@@ -63,20 +63,41 @@ _LOG_WAITS = np.log(np.arange(1, N_SHIFTS + 1))
 _WAIT_SHARE = np.minimum(np.arange(1, N_SHIFTS + 1) / (LONG_WAIT_SECONDS * FRAMES_PER_SECOND), 1.0)
 
 
-def _faded(memory_seconds: float) -> list[float]:
+def _faded(memory_seconds: float) -> tuple[float, ...]:
     """What a wait of 0, 1, ... 100 frames leaves of a rate, in a memory that fades."""
     ages = np.arange(N_SHIFTS + 1) / (FRAMES_PER_SECOND * memory_seconds)
-    faded: list[float] = np.exp(-ages).tolist()
-    return faded
+    return tuple(np.exp(-ages).tolist())
 
 
-_FADED_RATE, _FADED_PACE = _faded(MEMORY_SECONDS), _faded(PACE_MEMORY_SECONDS)
-_FADED_CROWD = _faded(CROWD_SECONDS)
+_FADED_PACE = _faded(PACE_MEMORY_SECONDS)
 
 
 def _frames(id_: int) -> int:
     """Length of an event in frames: none but a wait has one."""
     return id_ - (TIME_SHIFT - 1) if TIME_SHIFT <= id_ < VELOCITY else 0
+
+
+def _thicken(bias: Floats, nats: float | Floats) -> None:
+    """Make music denser: add `nats` to the onsets in `bias` (..., V), and take them from waits."""
+    bias[..., NOTE_ON:NOTE_OFF] += nats
+    bias[..., VELOCITY:EOS] += nats
+    bias[..., TIME_SHIFT:VELOCITY] -= nats * _WAIT_SHARE
+
+
+class Rate(Rows):
+    """Notes per second of B takes lately: a note counts by exp(-age / memory_seconds)."""
+
+    def __init__(self, n_takes: int, memory_seconds: float, at_first: float = 0.0) -> None:
+        self.per_second = [at_first] * n_takes
+        self._memory_seconds, self._faded = memory_seconds, _faded(memory_seconds)
+
+    def advance(self, ids: Ints) -> None:
+        """One more event in each take, ids (B)."""
+        for take, id_ in enumerate(ids.tolist()):
+            if id_ < NOTE_OFF:
+                self.per_second[take] += 1 / self._memory_seconds
+            else:
+                self.per_second[take] *= self._faded[_frames(id_)]
 
 
 class Leaning(Rows):
@@ -89,19 +110,16 @@ class Leaning(Rows):
         if kept is not None:
             outside = [pitch for pitch in range(N_PITCHES) if pitch % 12 not in kept]
             self._for_key[:, outside] -= sampling.key_strength
-        self._rate = [self._target] * n_takes  # notes per second lately
+        self._rate = Rate(n_takes, MEMORY_SECONDS, at_first=self._target)
 
     def bias(self, going: Iterable[bool]) -> Floats:
         """What is added to the logits, (B, V); the density counts for the takes in `going` (B)."""
-        bias = np.zeros((len(self._rate), VOCAB_SIZE))
+        bias = np.zeros((len(self._for_key), VOCAB_SIZE))
         bias[:, NOTE_ON:NOTE_OFF] = self._for_key
         if self._target:
-            rates = zip(self._rate, going, strict=True)
+            rates = zip(self._rate.per_second, going, strict=True)
             leans = [self._lean(rate) if goes else 0.0 for rate, goes in rates]
-            lean = np.array(leans)[:, None]  # (B, 1)
-            bias[:, NOTE_ON:NOTE_OFF] += lean
-            bias[:, VELOCITY:EOS] += lean
-            bias[:, TIME_SHIFT:VELOCITY] -= lean * _WAIT_SHARE
+            _thicken(bias, np.array(leans)[:, None])
         return bias
 
     def _lean(self, rate: float) -> float:
@@ -110,11 +128,7 @@ class Leaning(Rows):
 
     def advance(self, ids: Ints) -> None:
         """One more event in each take, ids (B)."""
-        for take, id_ in enumerate(ids.tolist()):
-            if id_ < NOTE_OFF:
-                self._rate[take] += 1 / MEMORY_SECONDS
-            else:
-                self._rate[take] *= _FADED_RATE[_frames(id_)]
+        self._rate.advance(ids)
 
 
 @dataclass(slots=True)
@@ -184,24 +198,17 @@ class Crowd(Rows):
     """
 
     def __init__(self, n_takes: int) -> None:
-        self._rate = [0.0] * n_takes
+        self._rate = Rate(n_takes, CROWD_SECONDS)
 
     def lean(self, bias: Floats) -> None:
-        """Take from the onsets of crowded takes, and add to their waits: `bias` (B, V)."""
-        for row, rate in zip(bias, self._rate, strict=True):
+        """Make the music of crowded takes thinner: `bias` (B, V)."""
+        for row, rate in zip(bias, self._rate.per_second, strict=True):
             if rate > CROWDED:
-                nats = min((rate - CROWDED) / NOTES_PER_NAT, CROWD_NATS)
-                row[NOTE_ON:NOTE_OFF] -= nats
-                row[VELOCITY:EOS] -= nats
-                row[TIME_SHIFT:VELOCITY] += nats * _WAIT_SHARE
+                _thicken(row, -min((rate - CROWDED) / NOTES_PER_NAT, CROWD_NATS))
 
     def advance(self, ids: Ints) -> None:
         """One more event in each take, ids (B)."""
-        for take, id_ in enumerate(ids.tolist()):
-            if id_ < NOTE_OFF:
-                self._rate[take] += 1 / CROWD_SECONDS
-            else:
-                self._rate[take] *= _FADED_CROWD[_frames(id_)]
+        self._rate.advance(ids)
 
 
 @dataclass(slots=True)
