@@ -17,6 +17,7 @@ its own (Linux), less what it held after its imports.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import statistics
@@ -45,7 +46,7 @@ from music_gpt.network.hugging_face import export_for_transformers
 from music_gpt.network.model import GPT
 from music_gpt.tokens.events import EOS, VOCAB_SIZE, encode_notes, velocity_in_force
 
-ENGINES = ("torch", "onnx", "onnx-int8")
+ENGINES = ("torch", "onnx", "onnx-int8", *(["cuda"] if torch.cuda.is_available() else []))
 PEER, NO_NETWORK = "transformers", "no network"
 UNCACHED_EVENTS = 3
 """Without a cache one event takes as long as many with it: so few are enough."""
@@ -58,8 +59,9 @@ Compose = Callable[[int, int, int], float]
 
 
 def seconds_now() -> float:
-    """The processor's seconds with one thread, those of the clock with more."""
-    return time.process_time() if torch.get_num_threads() == 1 else time.perf_counter()
+    """The processor's seconds with one thread, those of the clock with more, or beside a GPU."""
+    alone = torch.get_num_threads() == 1 and "cuda" not in ENGINES
+    return time.process_time() if alone else time.perf_counter()
 
 
 # --- the engines and the peers ------------------------------------------------------------------
@@ -147,6 +149,10 @@ def engine_called(name: str, model: GPT, threads: int) -> Engine:
     """The engine, made anew, without the user's cache."""
     if name == "torch":
         return TorchEngine(model)
+    if name == "cuda":
+        from music_gpt.generation.cuda_engine import CudaEngine
+
+        return CudaEngine(copy.deepcopy(model))  # the others want theirs on the CPU
     from music_gpt.generation.onnx_engine import OnnxEngine
     from music_gpt.network.onnx_graph import onnx_bytes
 
@@ -340,7 +346,8 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "network.safetensors"
         save_checkpoint(checkpoint, model, {})
-        memory = {engine: peak_megabytes(engine, checkpoint) for engine in (*ENGINES, PEER)}
+        names = [name for name in (*ENGINES, PEER) if name != "cuda"]  # its memory is another
+        memory = {name: peak_megabytes(name, checkpoint) for name in names}
     print(f"\nfirst note behind {PROMPT_SECONDS} s, seconds: {_listed(waits, 2)}")
     print(f"peak memory, MB: {_listed(memory, 0)}")
     return {"network": name, "speed": speeds, "first_note_seconds": waits, "megabytes": memory}

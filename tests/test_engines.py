@@ -111,7 +111,9 @@ def test_each_engine_can_be_asked_for_by_name(cache: Path) -> None:
     model = some_network()
     names = [choose_engine(model, "5eed", name, threads=1).name for name in ("torch", "onnx")]
     assert names == ["torch", "onnx"]
-    with pytest.raises(InputError, match="engine is 'abacus', .* auto, torch, onnx or onnx-int8"):
+    with pytest.raises(
+        InputError, match="engine is 'abacus', .* auto, torch, cuda, onnx or onnx-int8"
+    ):
         choose_engine(model, "5eed", "abacus")
 
 

@@ -33,7 +33,7 @@ from music_gpt.cli.words import (
     whole_or_nothing,
 )
 from music_gpt.config.preparing import PrepareConfig
-from music_gpt.config.sampling import ENGINES
+from music_gpt.config.sampling import ONNX_ENGINES
 from music_gpt.config.training import RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import require_writable
@@ -133,7 +133,7 @@ def _add_export() -> Verb:
     verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
     verb.add_argument(
         "--format",
-        choices=["hf", *ENGINES[2:]],
+        choices=["hf", *ONNX_ENGINES],
         default="hf",
         help="hf for transformers, or onnx or onnx-int8 for ONNX Runtime.",
     )

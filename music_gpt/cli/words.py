@@ -36,7 +36,7 @@ def add_engine(verb: Parser) -> None:
         "--engine",
         choices=ENGINES,
         default="auto",
-        help="What runs the network; auto is the quickest that is installed and does it well.",
+        help="What runs the network; auto is the quickest on the CPU that does it well.",
     )
 
 

@@ -65,8 +65,9 @@ def load(
 
     Args:
         path: a checkpoint.
-        engine: what runs the network: torch, onnx, onnx-int8, or auto for the quickest of them that
-            is installed and foretells music as well as torch does (`music_gpt.generation.engines`).
+        engine: what runs the network: torch, cuda, onnx, onnx-int8, or auto for the quickest on the
+            CPU that is installed and foretells music as well as torch does
+            (`music_gpt.generation.engines`).
         threads: what the engine shall use; None tries for half a second what is fastest.
 
     Raises:

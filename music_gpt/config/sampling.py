@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from music_gpt.checking import check_fields, number, require, whole
 from music_gpt.keys import scale
 
-ENGINES = ("auto", "torch", "onnx", "onnx-int8")
+ONNX_ENGINES = ("onnx", "onnx-int8")
+"""Those of ONNX Runtime, which run a file."""
+ENGINES = ("auto", "torch", "cuda", *ONNX_ENGINES)
 """What can run a network (`music_gpt.generation.engines`)."""
 CANDIDATES = 8
 """In how many ways a part of a piece is composed anew, unless told; the best is taken. With the

@@ -91,7 +91,7 @@ class TorchEngine:
     def logits(self, ids: Sequence[int]) -> Logits:
         """Logits (V) of what follows `ids`, without a cache."""
         row = torch.tensor([ids], device=self.model.embedding.weight.device)
-        return _array(self.model(row)[0, -1])
+        return as_array(self.model(row)[0, -1])
 
 
 class TorchDecoder:
@@ -122,13 +122,13 @@ class TorchDecoder:
     def _prefill_row(self, row: int, window: Sequence[int]) -> Logits:
         part = slice(row, row + 1)
         view = KVCache(self._cache.keys[:, part], self._cache.values[:, part])
-        return _array(self._model(torch.tensor([window], device=self._device), view)[:, -1])
+        return as_array(self._model(torch.tensor([window], device=self._device), view)[:, -1])
 
     @torch.inference_mode()
     def step(self, ids: Ints) -> Logits:
         """Hear one more id in each take, ids (B): logits (B, V) of what follows."""
         column = torch.from_numpy(ids)[:, None].to(self._device)
-        return _array(self._model(column, self._cache)[:, -1])
+        return as_array(self._model(column, self._cache)[:, -1])
 
     @torch.inference_mode()
     def keep(self, rows: Sequence[int]) -> None:
@@ -176,8 +176,9 @@ def quickest(choices: Sequence[int], decoder: Callable[[int], Decoder], seconds:
     return min(choices, key=spent.__getitem__)
 
 
-def _array(logits: torch.Tensor) -> Logits:
-    array: Logits = logits.float().cpu().numpy()
+def as_array(logits: torch.Tensor) -> Logits:
+    """The same numbers on the CPU, in memory of their own."""
+    array: Logits = logits.to("cpu", torch.float32, copy=True).numpy()
     return array
 
 

@@ -1,4 +1,4 @@
-"""A network and the name of an engine -> what runs it: torch, or ONNX Runtime where it is there.
+"""A network and the name of an engine -> what runs it: torch, a GPU, or ONNX Runtime.
 
 ONNX Runtime comes with the extra `fast` and is several times quicker on a CPU. Its files are made
 once for each checkpoint and kept in the user's cache, and so is what was measured when a file was
@@ -13,7 +13,7 @@ import importlib.util
 import json
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -53,16 +53,19 @@ def choose_engine(
 ) -> Engine:
     """The engine called `name` for the checkpoint with this hash.
 
-    auto takes the quickest that is installed and passed its check: onnx-int8, then onnx, then
-    torch. threads: how many the engine shall use; None tries for half a second what is fastest.
-    For torch that is a setting of the whole process.
+    auto takes the quickest on the CPU that is installed and passed its check: onnx-int8, then onnx,
+    then torch. threads: how many the engine shall use; None tries for half a second what is
+    fastest. For torch that is a setting of the whole process.
 
     Raises:
-        InputError: there is no such engine, it is not installed, or it cannot run this network.
+        InputError: there is no such engine, it is not installed, it cannot run this network, or the
+            GPU computes something else.
     """
     choice("engine", name, ENGINES)
     if name == "auto":
         return _quickest_that_passed(model, sha256, threads)
+    if name == "cuda":
+        return _cuda_engine(model)
     if name != "torch":
         return _onnx_engine(model, sha256, name, threads)
     torch.set_num_threads(fastest_threads(model) if threads is None else threads)
@@ -75,6 +78,19 @@ def _quickest_that_passed(model: GPT, sha256: str, threads: int | None) -> Engin
             if _passed(model, sha256, name):
                 return choose_engine(model, sha256, name, threads)
     return choose_engine(model, sha256, "torch", threads)
+
+
+def _cuda_engine(model: GPT) -> Engine:
+    """On the GPU, if what it recorded there gives what the plain network gives."""
+    from music_gpt.generation.cuda_engine import CudaEngine
+
+    engine = CudaEngine(model)
+    if not _good(found := check_engine(engine, model, opening_windows(engine.context)[-2:])):
+        raise InputError(
+            f"The engine cuda composes worse than torch on this GPU, by {found['nats_worse']:.3f} "
+            "nats/token; use the engine torch."
+        )
+    return engine
 
 
 def _onnx_engine(model: GPT, sha256: str, name: str, threads: int | None) -> Engine:
@@ -175,6 +191,10 @@ def _passed(model: GPT, sha256: str, name: str) -> bool:
         with contextlib.suppress(*onnx_engine.CANNOT_RUN):
             measured = {**where, **check_engine(_opened(model, sha256, name, 1), model)}
         _keep(path, json.dumps(measured, indent=1).encode())
+    return _good(measured)
+
+
+def _good(measured: Mapping[str, Any]) -> bool:
     worse, alike = measured.get("nats_worse"), measured.get("same_among_others")
     return isinstance(worse, float) and worse <= MOST_NATS_WORSE and alike is True
 
@@ -201,8 +221,9 @@ def check_engine(
     half = ids.shape[1] // 2
     logits = np.stack(list(_heard(engine, ids, half)), 1)  # (B, T - half, V)
     alone = np.stack(list(_heard(engine, ids[-1:], half)), 1)
+    rows = torch.from_numpy(ids).to(model.embedding.weight.device)
     with torch.inference_mode():
-        plain = torch.cat([model(torch.from_numpy(row[None, :-1]))[:, half - 1 :] for row in ids])
+        plain = torch.cat([model(row[None, :-1])[:, half - 1 :] for row in rows]).cpu()
         targets = torch.from_numpy(ids[:, half:])
         nats, plain_nats = (
             float(token_nats(these, targets, -1)[0]) for these in (torch.from_numpy(logits), plain)

@@ -53,6 +53,9 @@ class KVCache:
     after rotation, so a cached position keeps its place. The caller owns it; the model fills it.
     """
 
+    seen: Tensor | None = None
+    """Positions that may be attended to, where they are not those up to each token's own."""
+
     def __init__(self, keys: Tensor, values: Tensor, length: int = 0) -> None:
         self.keys, self.values, self.length = keys, values, length
 
@@ -71,6 +74,10 @@ class KVCache:
 
         return KVCache(copies(self.keys), copies(self.values), self.length)
 
+    def places(self, n_new: int) -> slice | Tensor:
+        """Positions of the next `n_new` tokens."""
+        return slice(self.length, self.length + n_new)
+
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Put (B, G, T, K) behind what `layer` holds; returns views (B, G, P + T, K) of it all."""
         end = self.length + keys.shape[2]
@@ -78,11 +85,45 @@ class KVCache:
         self.values[layer, :, :, self.length : end] = values
         return self.keys[layer, :, :, :end], self.values[layer, :, :, :end]
 
+    def heard(self, n_new: int) -> None:
+        """All layers hold so many tokens more."""
+        self.length += n_new
 
-def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+
+class StepCache(KVCache):
+    """A cache for steps of one token each, all of one shape, wherever they stand.
+
+    Where a step stands is a number on the device, `place` (1), which the caller sets before each
+    one. So all steps are the same operations on the same memory, as a CUDA graph needs them; each
+    attends to the whole capacity, under a mask. Keys and values are shared with `cache`.
+    """
+
+    def __init__(self, cache: KVCache) -> None:
+        super().__init__(cache.keys, cache.values)
+        self.place = torch.zeros(1, dtype=torch.long, device=cache.keys.device)
+        self._positions = torch.arange(self.capacity, device=cache.keys.device)
+
+    def places(self, n_new: int) -> Tensor:
+        """The place of the one new token, (1)."""
+        self.seen = (self._positions <= self.place)[None]  # (1, capacity)
+        return self.place
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Put (B, G, 1, K) at the place; returns the whole buffers (B, G, capacity, K)."""
+        kept_keys, kept_values = self.keys[layer], self.values[layer]
+        kept_keys.index_copy_(2, self.place, keys.to(kept_keys.dtype))
+        kept_values.index_copy_(2, self.place, values.to(kept_values.dtype))
+        return kept_keys, kept_values
+
+    def heard(self, n_new: int) -> None:
+        """Nothing to count: the caller knows the place."""
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
     """Causal attention of the last T positions over all P + T: softmax(q k' / sqrt(K)) v.
 
     q is (B, H, T, K), k and v are (B, G, P + T, K) with G a divisor of H; returns (B, H, T, K).
+    seen: what each position may attend to in place of that, (T, P + T).
 
     Worked example, one query with scores 0 and ln 3, so weights 1/4 and 3/4:
 
@@ -95,6 +136,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """
     n_new, n_all = q.shape[2], k.shape[2]
     grouped = q.shape[1] != k.shape[1]
+    if seen is not None:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=grouped)
     if n_new == 1 or n_new == n_all:
         return F.scaled_dot_product_attention(q, k, v, is_causal=n_new > 1, enable_gqa=grouped)
     # new tokens behind a cache: row t may see the P cached positions and the new ones up to its own
@@ -125,10 +168,12 @@ class Attention(nn.Module):
             q, k = F.rms_norm(q, (self.d_head,)), F.rms_norm(k, (self.d_head,))
         if rope is not None:
             q, k = rotate(q, *rope), rotate(k, *rope)
+        seen = None
         if cache is not None:
             k, v = cache.write(self.layer, k, v)
+            seen = cache.seen
         # a cache may hold another type of number than the network computes with
-        mixed = attend(q.to(k.dtype), k, v).to(q.dtype)  # (B, H, T, K)
+        mixed = attend(q.to(k.dtype), k, v, seen).to(q.dtype)  # (B, H, T, K)
         return cast(Tensor, self.proj(mixed.transpose(1, 2).reshape(n_batch, n_time, d_model)))
 
 
@@ -252,16 +297,17 @@ class GPT(nn.Module):
                 f"{end} tokens do not fit into a context of {limit}; give fewer, or slide on."
             )
         x = self._embed(ids)  # (B, T, D)
+        places = slice(start, end) if cache is None else cache.places(ids.shape[1])
         rope = None
         if self.positions is not None:
-            x = x + self.positions.weight[start:end]
+            x = x + self.positions.weight[places]
         else:
-            rope = self.rope_cos[start:end], self.rope_sin[start:end]
+            rope = self.rope_cos[places], self.rope_sin[places]
         x = self.dropout(x)
         for block in self.blocks:
             x = block(x, rope, cache)
         if cache is not None:
-            cache.length = end
+            cache.heard(ids.shape[1])
         return cast(Tensor, self.head(self.norm(x)).float())
 
     def _embed(self, ids: Tensor) -> Tensor:
