@@ -99,7 +99,12 @@ def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
         settings = dataclasses.replace(config.train, max_minutes=max(left, 0.1))
         config = dataclasses.replace(config, train=settings)
     result = train_and_listen(
-        args.tokens, args.out, config, resume=args.resume, init_from=args.init_from
+        args.tokens,
+        args.out,
+        config,
+        resume=args.resume,
+        finished_too=not (args.out / EVALUATION).exists(),  # it may have ended while it was scored
+        init_from=args.init_from,
     )
     if not result:
         return {}

@@ -49,15 +49,13 @@ def train_and_listen(
     tokens: str | Path,
     out: str | Path,
     config: RunConfig,
-    *,
-    resume: bool = False,
-    init_from: str | Path | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
-    """`training.train`, with samples where it is measured; returns and raises what that does."""
+    """`training.run.train`, with samples where it is measured: options and errors are its own."""
     from music_gpt.training.run import train  # Lightning takes seconds
 
     listener = Listening(tokens, out, config.train.samples)
-    return train(tokens, out, config, resume=resume, init_from=init_from, listener=listener)
+    return train(tokens, out, config, listener=listener, **options)
 
 
 class Listening:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from small import run_config, tokens_folder
 
+from music_gpt import train_config
 from music_gpt.train_config import evaluate, main, read_config
 from music_gpt.training.callback import RunCallback
 from music_gpt.training.run_folder import EVALUATION
@@ -70,6 +71,30 @@ def test_a_signal_ends_it_before_the_scoring_with_its_code(
     assert main(words(file, tokens)) == code
     assert "Stopped after 3 steps; --resume goes on." in capsys.readouterr().err
     assert not (file.parent / "run" / EVALUATION).exists()
+
+
+def test_a_run_that_ended_while_it_was_scored_is_scored_by_resuming(
+    file: Path,
+    tokens: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train_config, "evaluate", interrupted)
+        assert main(words(file, tokens)) == 130
+    run = file.parent / "run"
+    best = (run / "best.safetensors").read_bytes()
+    assert not (run / EVALUATION).exists()
+    assert main(words(file, tokens, "--resume")) == 0
+    told = json.loads((run / EVALUATION).read_text())
+    assert (told["steps"], told["evaluation"].keys()) == (6, {"validation", "test"})
+    assert (run / "best.safetensors").read_bytes() == best
+    capsys.readouterr()
+    assert main(words(file, tokens, "--resume")) == 2
+    assert "is finished; to train longer" in capsys.readouterr().err
 
 
 def test_what_was_scored_is_not_written_over_and_is_no_file_of_others(

@@ -52,12 +52,14 @@ def train(
     config: RunConfig,
     *,
     resume: bool = False,
+    finished_too: bool = False,
     init_from: str | Path | None = None,
     listener: Listener | None = None,
 ) -> dict[str, Any]:
     """Train on the tokens folder and write into `out`; returns what was reached, as plain values.
 
-    `resume` goes on where the run in `out` was; `init_from` starts from the weights of a
+    `resume` goes on where the run in `out` was; if it is finished, that is an error, unless
+    `finished_too` asks for what it reached. `init_from` starts from the weights of a
     checkpoint, grown where its network is smaller; `listener` is given the network whenever it was
     measured, as `music_gpt.training_samples.Listening`. Of several processes all but the first
     return an empty dict. Raises `InputError` before the first step for anything that cannot work,
@@ -88,7 +90,7 @@ def train(
             torch.set_rng_state(state["rng"])
         if not is_first:  # or all processes would drop the same activations
             torch.manual_seed(config.train.seed + trainer.global_rank)
-        if module.progress >= 1.0 and (run / LAST_WEIGHTS).exists():
+        if module.progress >= 1.0 and (run / LAST_WEIGHTS).exists() and not finished_too:
             raise InputError(
                 f"The run in {shown(run)} is finished; to train longer, give a new folder and "
                 f"--init-from {printable_name(run / LAST_WEIGHTS)}."
