@@ -301,6 +301,18 @@ def test_a_redo_that_is_stopped_leaves_all_as_it_was() -> None:
     assert visit.takes is takes
 
 
+def test_a_redo_can_be_stopped_before_its_candidates_are_compared() -> None:
+    visit = visitor()
+    steps(visit, Wish(5.0, seed=7))
+    takes, roll, composed = visit.takes, visit.roll, False
+    for value in visits.redo(visit, PIANIST, Wish(variations=2), 0, (1.0, 9.0)):
+        composed = composed or value["status"].startswith("Composed; hearing how well")
+        visit.stop_asked = composed
+    assert composed
+    assert value is roll
+    assert visit.takes is takes
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -260,7 +260,10 @@ def redo(
                 status = status_line(composition)
                 yield visit.roll | {"state": "redoing", "status": status}
         else:
-            visit.show_redone(before, redoing.redone())
+            status = "Composed; hearing how well the music goes on after it"
+            yield visit.roll | {"state": "redoing", "status": status}
+            if not visit.stop_asked and visit.turn == turn:
+                visit.show_redone(before, redoing.redone())
     yield visit.roll
 
 
