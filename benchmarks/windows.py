@@ -1,4 +1,4 @@
-"""Beyond the context: what the network keeps of the past, and how well it foretells then.
+"""Beyond the context: what the network keeps of the past, and how well it predicts then.
 
     python benchmarks/windows.py TOKENS [--split test] [--checkpoint FILE] [--n 100]
 

@@ -87,7 +87,7 @@ def test_a_block_of_weights_is_rounded_to_its_own_127th() -> None:
     assert not again[1, 32:64].any()
 
 
-def test_the_bundled_network_in_8_bits_foretells_the_openings_nearly_as_well(cache: Path) -> None:
+def test_the_bundled_network_in_8_bits_predicts_the_openings_nearly_as_well(cache: Path) -> None:
     model, card = load_checkpoint()
     engine = choose_engine(model, card["sha256"], threads=1)
     assert engine.name == "onnx-int8"
@@ -97,7 +97,7 @@ def test_the_bundled_network_in_8_bits_foretells_the_openings_nearly_as_well(cac
     assert measured["tokens"] > 500
 
 
-def test_onnx_in_full_precision_foretells_as_well_as_torch() -> None:
+def test_onnx_in_full_precision_predicts_as_well_as_torch() -> None:
     model = some_network()
     measured = check_engine(in_onnx(model), model)
     assert abs(measured["nats_worse"]) < 1e-5
@@ -117,7 +117,7 @@ def test_each_engine_can_be_asked_for_by_name(cache: Path) -> None:
         choose_engine(model, "5eed", "abacus")
 
 
-def test_an_engine_that_foretells_worse_is_not_chosen_by_itself(
+def test_an_engine_that_predicts_worse_is_not_chosen_by_itself(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engines, "MOST_NATS_WORSE", -1.0)

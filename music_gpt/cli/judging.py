@@ -85,7 +85,7 @@ def add_originality() -> Verb:
 
 
 def evaluate(args: Namespace) -> None:
-    """Measure how well a checkpoint foretells a split."""
+    """Measure how well a checkpoint predicts a split."""
     from music_gpt.metrics.continuations import require_samples
     from music_gpt.metrics.likelihood import require_max_tokens
     from music_gpt.network.checkpoint import load_checkpoint
@@ -191,7 +191,7 @@ def _evaluated(result: dict[str, Any]) -> str:
         "nats_per_token": "nats/token",
         "nats_per_note": "nats/note",
         "nats_per_second": "nats/second",
-        "accuracy": "of the tokens foretold",
+        "accuracy": "of the tokens predicted",
         "sliding_nats_per_token": "nats/token with the sliding window",
         "ngram_nats_per_token": "nats/token of an order-2 n-gram",
     }

@@ -66,7 +66,7 @@ def load(
     Args:
         path: a checkpoint.
         engine: what runs the network: torch, cuda, onnx, onnx-int8, or auto for the quickest on the
-            CPU that is installed and foretells music as well as torch does
+            CPU that is installed and predicts music as well as torch does
             (`music_gpt.generation.engines`).
         threads: what the engine shall use; None tries for half a second what is fastest.
 

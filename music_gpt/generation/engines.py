@@ -2,7 +2,7 @@
 
 ONNX Runtime comes with the extra `fast` and is several times quicker on a CPU. Its files are made
 once for each checkpoint and kept in the user's cache, and so is what was measured when a file was
-made: by how much the engine foretells real music worse than torch does, and whether its takes are
+made: by how much the engine predicts real music worse than torch does, and whether its takes are
 the same alone and among others. Without a good answer `auto` does not choose it.
 """
 
@@ -39,7 +39,7 @@ from music_gpt.tokens.events import EOS, encode_notes
 NEEDED = ("onnx", "onnxruntime")
 """What the extra `fast` brings."""
 MOST_NATS_WORSE = 0.01
-"""Nats/token by which an engine that is chosen by itself may foretell real music worse."""
+"""Nats/token by which an engine that is chosen by itself may predict real music worse."""
 MOST_THREADS = 4
 """One event gives an engine too little work for more."""
 CHECKED_IDS, LONGEST_CHECKED = 2048, 512

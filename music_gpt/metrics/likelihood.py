@@ -31,7 +31,7 @@ PROTOCOL_WINDOW = 2048
 
 @dataclass(frozen=True)
 class Likelihood:
-    """How well a model foretells a split; lower is better but for `accuracy`."""
+    """How well a model predicts a split; lower is better but for `accuracy`."""
 
     nats_per_token: float
     nats_per_note: float

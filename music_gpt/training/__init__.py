@@ -1,1 +1,1 @@
-"""Batches -> weights that foretell them better: one run, its folder, and what a person sees."""
+"""Batches -> weights that predict them better: one run, its folder, and what a person sees."""

@@ -275,7 +275,7 @@ def _over_ranks(trainer: pl.Trainer, values: list[float], how: str) -> list[floa
 
 
 class Nats(NamedTuple):
-    """How well music is foretold; lower is better."""
+    """How well music is predicted; lower is better."""
 
     per_token: float
     per_note: float

@@ -1,4 +1,4 @@
-"""Batches -> weights that foretell them better: the LightningModule, and how far the run is.
+"""Batches -> weights that predict them better: the LightningModule, and how far the run is.
 
 The module knows token batches, not music, and neither files nor what is told meanwhile.
 """
