@@ -15,8 +15,9 @@ from music_gpt.tokens.originality import (
 )
 from music_gpt.ui.visit import Take
 
-UNHEARD = "of passages of 30 seconds that were not trained on, " + " and ".join(
-    f"{share * 100:.1f} % share {notes} or more" for notes, share in UNHEARD_SHARES.items()
+UNHEARD = "of real music that was not trained on, " + " and ".join(
+    f"{f'{share * 100:.1f} %' if share else 'none'} shares {notes} or more"
+    for notes, share in UNHEARD_SHARES.items()
 )
 MOST_LETTERS = 40
 """Of the name of a training piece."""
@@ -48,11 +49,11 @@ class Newness:
 def shared_line(run: SharedRun) -> str:
     """A longest run in one line, and what is usual.
 
-    >>> run = SharedRun(30, 28, 4.25, 62.0, "salon/waltz.mid", 9.5, exact=False)
+    >>> run = SharedRun(30, 28, 4.25, 62.0, "salon/Spring__Waltz,_1.mid", 9.5, exact=False)
     >>> shared_line(run).partition(";")[0]
-    'At least 28 notes in a row are as in waltz'
+    'At least 28 notes in a row are as in Spring Waltz, 1'
     """
-    name = PurePosixPath(run.source).stem
+    name = " ".join(PurePosixPath(run.source).stem.replace("_", " ").split())
     name = name if len(name) <= MOST_LETTERS else name[:MOST_LETTERS] + "…"
     least = "" if run.exact else "At least "
     return f"{least}{run.different_notes} notes in a row are as in {name}; {UNHEARD}."

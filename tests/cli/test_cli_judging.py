@@ -90,11 +90,14 @@ def test_originality_tells_where_a_piece_has_its_notes_from(
     assert f"are as in {name} from 0:00 on; up to 22 more at its ends are not told." in told.err
     write_midi(melody(99, 60), tmp_path / "own.mid")
     own = ("originality", tmp_path / "own.mid", "--tokens", out)
-    assert "own.mid: No 24 notes in a row are as in the training music." in call(*own).err
+    assert (
+        "own.mid: No 24 notes in a row are as in the training music: it counts as new."
+        in call(*own).err
+    )
     result = call(*own, "--json").json
     assert (result["notes"], result["shared"]) == (60, None)
     write_midi(melody(99, 23), tmp_path / "own.mid")
-    assert "own.mid: Too short to tell: 23 notes, where 24" in call(*own).err
+    assert "own.mid: Too short to tell whether it is new: 23 notes, where 24" in call(*own).err
     assert call(*own, "--json").json["notes"] == 23
     refused(call("originality", midi_folder / name), "Give --tokens or --index")
 
@@ -110,7 +113,7 @@ def test_originality_looks_at_what_was_composed(
     seam = read_piece(prompt).sounding_notes["end"].max() - read_piece(prompt).notes["start"].min()
     told = call(*words).err
     assert f"Only what was composed, from {seam:.1f} s on, is looked at; --whole takes" in told
-    assert "take.mid: Too short to tell: " in told
+    assert "take.mid: Too short to tell whether it is new: " in told
     assert call(*words, "--whole", "--json").json["shared"]["source"] == prompt.name
     found = call(*words, "--json").json
     assert found["shared"] is None
