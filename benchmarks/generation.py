@@ -5,9 +5,10 @@
 
 Engines run the whole loop (network, grammar, sampler) after a context of so many events; what is
 counted are events after the first, all takes together. The loop also runs without a network, whose
-logits lie ready: so is seen what the rest of it takes. There are two peers: the same network
-computed anew for every event, as without a cache, and transformers' `generate` with its cache and
-its own sampler on the network that `music-gpt export` wrote. All run in one process and in turn,
+logits lie ready: so is seen what the rest of it takes. There are three peers: transformers'
+`generate` with its cache and its own sampler on the network that `music-gpt export` wrote, the
+engine torch without `music_gpt.network.packed`, and the same network computed anew for every event,
+as without a cache. All run in one process and in turn,
 and medians count. With one thread seconds are those of the processor, so that other programs on the
 machine count little; with more they are those of the clock, and its load is printed. Speed does not
 depend on the weights, so a preset is measured with random ones. Memory is the peak of a process of
@@ -65,6 +66,16 @@ def seconds_now() -> float:
 
 
 # --- the engines and the peers ------------------------------------------------------------------
+
+
+class Unpacked(TorchEngine):
+    """The engine torch with the matrices of the network as they are."""
+
+    name = "unpacked"
+
+    def __init__(self, model: GPT) -> None:
+        super().__init__(model)
+        self.model = model
 
 
 class Uncached:
@@ -306,7 +317,7 @@ def speed_table(
     """One line for each position, printed when it is there."""
     torch.set_num_threads(n_threads)
     ways = {name: composing(engine_called(name, model, n_threads)) for name in ENGINES}
-    peers = {PEER: with_transformers(model)}
+    peers = {PEER: with_transformers(model), "unpacked": composing(Unpacked(model))}
     if n_takes == 1:
         peers["uncached"] = composing(Uncached(model))
     ways |= {**peers, NO_NETWORK: composing(Ready())}

@@ -21,7 +21,7 @@ READING_ORDER = [
     *("tokens.events", "tokens.tokenizer", "tokens.card", "tokens.corpus"),
     *("tokens.originality", "tokens.data"),
     *("network.model", "network.growth", "network.checkpoint", "network.hugging_face"),
-    *("network.foreign", "network.onnx_graph"),
+    *("network.foreign", "network.onnx_graph", "network.packed"),
     *("training.optimizer", "training.module", "training.peak_flops", "training.run_folder"),
     *("training.run_report", "training.stopping", "training.clock", "training.progress"),
     *("training.callback", "training.run"),

@@ -25,6 +25,7 @@ from music_gpt.generation.grammar import Ending, Grammar, Start
 from music_gpt.generation.sampler import Logits, draw, surprise
 from music_gpt.generation.takes import Rows
 from music_gpt.network.model import GPT, KVCache
+from music_gpt.network.packed import packed
 from music_gpt.tokens.events import EOS, VELOCITY, VOCAB_SIZE
 
 LONGEST_PERIOD = 64
@@ -81,7 +82,8 @@ class TorchEngine:
     name = "torch"
 
     def __init__(self, model: GPT) -> None:
-        self.model, self.context = model.eval(), model.config.context
+        """The engine keeps the weights of now: one is made anew for other ones."""
+        self.model, self.context = packed(model.eval()), model.config.context
 
     def decoder(self, n_takes: int) -> TorchDecoder:
         """An empty cache for so many takes."""

@@ -1,0 +1,55 @@
+"""A network -> the same one, its matrices laid out as a CPU multiplies them fastest.
+
+torch multiplies float32 by Intel's MKL, which leaves half of what AMD's processors can do. oneDNN,
+which comes with torch as well, does not, and likes its matrices in blocks that suit the caches:
+much faster, and the numbers are the same up to rounding (`benchmarks/generation.py`).
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from music_gpt.network.model import GPT
+
+
+def packed(model: GPT) -> GPT:
+    """The same network, for inference on a CPU; all but its matrices is shared with `model`.
+
+    It keeps the weights of now, whatever becomes of `model`. Where there is no oneDNN, or on
+    another device, it is `model` itself, and so where it is packed already.
+    """
+    linears = [part for part in model.modules() if isinstance(part, nn.Linear)]
+    if not linears:
+        return model
+    try:
+        packs = {id(linear): PackedLinear(linear) for linear in linears}
+    except (AttributeError, RuntimeError):  # another build of torch, or not float32 on a CPU
+        return model
+    shared: dict[int, object] = {id(t): t for t in (*model.parameters(), *model.buffers())}
+    return copy.deepcopy(model, {**shared, **packs})
+
+
+class PackedLinear(nn.Module):
+    """A linear layer through oneDNN, by the operators that torch's own compiler puts in its place.
+
+    Has no gradient, and belongs to the device and the precision of the layer that it is made of.
+    """
+
+    def __init__(self, linear: nn.Linear) -> None:
+        """Raises `AttributeError` or `RuntimeError` where there are no such operators."""
+        super().__init__()
+        weight = linear.weight.detach()
+        if weight.dtype != torch.float32:
+            raise RuntimeError("only float32 gains")
+        self._weight: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight)
+        self._bias = None if linear.bias is None else linear.bias.detach()
+        self(torch.zeros(1, linear.in_features))  # what is not there is missed only in use
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., inputs) -> (..., outputs)."""
+        product = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
+        return cast(Tensor, product)

@@ -1,0 +1,61 @@
+"""A packed network computes what the plain one does, and leaves that as it is."""
+
+import pytest
+import torch
+from networks import CONFIGS, network, some_ids
+from small import random_network
+from torch import nn
+
+from music_gpt.network import packed as module
+from music_gpt.network.packed import PackedLinear, packed
+
+needs_onednn = pytest.mark.skipif(
+    not torch.backends.mkldnn.is_available(), reason="this build of torch has no oneDNN"
+)
+
+
+def kinds(model: nn.Module) -> set[type[nn.Module]]:
+    return {type(part) for part in model.modules()} & {nn.Linear, PackedLinear}
+
+
+@needs_onednn
+@pytest.mark.parametrize("name", CONFIGS)
+@torch.inference_mode()
+def test_the_logits_are_those_of_the_plain_network(name: str) -> None:
+    model = network(name)
+    twin = packed(model)
+    assert (kinds(model), kinds(twin)) == ({nn.Linear}, {PackedLinear})
+    assert packed(twin) is twin
+    for n_takes, n_time in ((1, 1), (3, 1), (2, 20)):
+        ids = some_ids(CONFIGS[name], n_takes, n_time)
+        torch.testing.assert_close(twin(ids), model(ids), rtol=0, atol=1e-5)
+
+
+@needs_onednn
+@torch.inference_mode()
+def test_all_but_the_matrices_is_shared_and_the_plain_network_can_be_trained_on() -> None:
+    model = random_network()
+    twin, ids = packed(model), torch.tensor([[388, 60, 370]])
+    before = twin(ids)
+    assert twin.embedding.weight is model.embedding.weight
+    assert twin.rope_cos is model.rope_cos
+    for linear in (part for part in model.modules() if isinstance(part, nn.Linear)):
+        linear.weight.zero_()
+    assert torch.equal(twin(ids), before)
+
+
+@pytest.mark.parametrize("lacks", [AttributeError, RuntimeError, NotImplementedError])
+def test_where_torch_has_no_onednn_the_network_stays_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, lacks: type[Exception]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise lacks("not in this build")
+
+    monkeypatch.setattr(module.PackedLinear, "forward", refuse)
+    model = random_network()
+    assert packed(model) is model
+
+
+def test_other_precisions_stay_as_they_are() -> None:
+    model = random_network().bfloat16()
+    assert packed(model) is model
