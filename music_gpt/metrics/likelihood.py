@@ -22,6 +22,7 @@ from music_gpt.arrays import Ids
 from music_gpt.checking import whole
 from music_gpt.errors import InputError
 from music_gpt.network.model import GPT, token_nats
+from music_gpt.network.packed import packed
 from music_gpt.tokens.corpus import Split
 from music_gpt.tokens.data import Windows
 from music_gpt.tokens.events import PAD, VOCAB_SIZE
@@ -135,6 +136,7 @@ def _forward(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches of ids (B, T + 1) with their logits (B, T, V)."""
     device = next(model.parameters()).device
+    model = model if bf16 else packed(model)
     batches = tqdm(windows, "evaluate", unit="batch", file=sys.stderr, disable=not progress)
     for batch in batches:
         ids = batch.to(device)
