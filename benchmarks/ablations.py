@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 import music_gpt.tokens.data
+import music_gpt.training.optimizer
 from music_gpt.arrays import Ids
 from music_gpt.config.model import ModelConfig
 from music_gpt.config.training import DataConfig, OptimConfig, RunConfig, TrainConfig
@@ -46,6 +47,7 @@ class Row:
     optim: dict[str, Any] = field(default_factory=dict)
     train: dict[str, Any] = field(default_factory=dict)
     velocity_head: bool = True
+    qkv_apart: bool = True
 
     @property
     def flags(self) -> str:
@@ -54,7 +56,8 @@ class Row:
         flags = [
             f"--{p}.{k} {str(v).lower()}" for p, knobs in parts.items() for k, v in knobs.items()
         ]
-        return " ".join(flags if self.velocity_head else [*flags, "(only in this script)"])
+        only_here = not (self.velocity_head and self.qkv_apart)
+        return " ".join([*flags, "(only in this script)"] if only_here else flags)
 
 
 PLAIN = {"stretch": 0.0, "velocity_bins": 0}
@@ -76,6 +79,7 @@ ROWS = [
     Row("ema", "moving average of the weights, 0.99", optim={"ema": 0.99}),
     Row("plain-crops", "crops without the velocity in force at their head", velocity_head=False),
     Row("no-zero-init", "output projections not started at zero", model={"zero_init": False}),
+    Row("qkv-as-one", "Muon takes queries, keys and values as one matrix", qkv_apart=False),
     Row("muon-0.01", "half the learning rate of Muon", optim={"muon_lr": 0.01}),
     Row("muon-0.03", "one and a half times the learning rate of Muon", optim={"muon_lr": 0.03}),
     Row("no-bias", "no biases", model={"bias": False}),
@@ -111,15 +115,21 @@ def cut_plain_crop(piece: Ids, start: int, n_tokens: int) -> Ids:
 
 
 @contextmanager
-def crops_of(row: Row) -> Iterator[None]:
-    """Put plain crops in the place of the real ones where a row asks for it."""
-    real = music_gpt.tokens.data.cut_crop
+def put_in_place(row: Row) -> Iterator[None]:
+    """Put plain crops, or plain matrices for Muon, in the place of the real ones where a row asks.
+
+    Neither is a knob: nobody wants them.
+    """
+    crop, rows = music_gpt.tokens.data.cut_crop, music_gpt.training.optimizer.rows_of_qkv
     if not row.velocity_head:
         music_gpt.tokens.data.cut_crop = cut_plain_crop
+    if not row.qkv_apart:
+        music_gpt.training.optimizer.rows_of_qkv = lambda _: {}
     try:
         yield
     finally:
-        music_gpt.tokens.data.cut_crop = real
+        music_gpt.tokens.data.cut_crop = crop
+        music_gpt.training.optimizer.rows_of_qkv = rows
 
 
 def measure(row: Row, tokens: Path, out: Path, steps: int) -> dict[str, Any]:
@@ -129,7 +139,7 @@ def measure(row: Row, tokens: Path, out: Path, steps: int) -> dict[str, Any]:
     if done.exists():
         kept: dict[str, Any] = json.loads(done.read_text())
         return kept
-    with crops_of(row):
+    with put_in_place(row):
         resume = (run / LAST).exists()
         result = train(tokens, run, config_of(row, steps), resume=resume)
     if not result["finished"]:

@@ -120,7 +120,8 @@ def matrices() -> list[torch.nn.Parameter]:
     return [torch.nn.Parameter(torch.randn(shape, generator=random)) for shape in SHAPES]
 
 
-def test_steps_taken_together_are_those_of_torch() -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_steps_are_those_of_torch(together: bool) -> None:
     ours, theirs = matrices(), matrices()
     knobs = {"lr": 0.05, "weight_decay": 0.1, "momentum": 0.9}
     optimizer, peer = Muon(ours, **knobs), torch.optim.Muon(theirs, **knobs)
@@ -131,7 +132,8 @@ def test_steps_taken_together_are_those_of_torch() -> None:
             other.grad = one.grad.clone()
         if step == 2:
             ours[0].grad = theirs[0].grad = None  # a matrix that was not used stays where it is
-        optimizer.step_together()
+        moved = [p for p in ours if p.grad is not None]
+        optimizer.step_group(moved, optimizer.param_groups[0], together=together)
         peer.step()
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
@@ -154,3 +156,22 @@ def test_a_scaled_weight_decay_reaches_only_what_decays() -> None:
     assert sorted(set(decays)) == [0.0, 0.1]
     optimizer.scale(lr=1.0)
     assert max(group["weight_decay"] for group in optimizer.param_groups) == 0.2
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_queries_keys_and_values_move_as_three_matrices(together: bool) -> None:
+    model = random_network(n_heads=2, n_kv_heads=1)  # 16 rows of queries, 8 of keys, 8 of values
+    (weight, *_) = [p for n, p in model.named_parameters() if n.endswith("qkv.weight")]
+    parts = [torch.nn.Parameter(part.detach().clone()) for part in weight.split((16, 8, 8))]
+    optimizer = next(
+        part for part in MuonAdamW(model, OptimConfig()).parts if isinstance(part, Muon)
+    )
+    peer = torch.optim.Muon(parts, lr=0.02, momentum=0.95, weight_decay=0.05)
+    random = torch.Generator().manual_seed(3)
+    for _ in range(3):
+        weight.grad = torch.randn(weight.shape, generator=random)
+        for part, gradient in zip(parts, weight.grad.split((16, 8, 8)), strict=True):
+            part.grad = gradient.clone()
+        optimizer.step_group([weight], optimizer.param_groups[0], together=together)
+        peer.step()
+    torch.testing.assert_close(weight.detach(), torch.cat(parts).detach(), atol=1e-6, rtol=0)

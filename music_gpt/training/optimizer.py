@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,67 +21,87 @@ EMA_WARMUP = 10
 
 
 class Muon(torch.optim.Muon):
-    """`torch.optim.Muon` whose matrices of one shape take their step together on a GPU.
+    """`torch.optim.Muon`, for matrices that may be several in one.
 
-    One by one, the 24 matrices of the default network are some 600 small kernels a step, which the
-    GPU finishes sooner than they are launched; together they are about a fifth of that. A CPU is a
-    quarter slower at it, and goes one by one. State and results are those of torch.
+    Queries, keys and values come from one product, but they are three matrices, and each learns
+    better when it is made orthogonal by itself (docs/ablations.md). On a GPU matrices of one shape
+    take their step together: one by one those of the default network are some 600 small kernels a
+    step, which it finishes sooner than they are launched; together they are about a fifth of that.
+    A CPU is a quarter slower at it, and goes one by one. The state is that of torch, and so is the
+    result where a matrix is one.
     """
 
-    @torch.no_grad()
+    def __init__(
+        self,
+        params: Sequence[nn.Parameter],
+        rows: Mapping[Tensor, list[int]] | None = None,
+        **knobs: Any,
+    ) -> None:
+        """`rows` tells of a matrix that is several, one on the other, how many rows each has."""
+        super().__init__(params, **knobs)
+        self._rows = dict(rows or {})
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Move all matrices."""
-        if all(p.is_cpu for group in self.param_groups for p in group["params"]):
-            return super().step(closure)  # type: ignore[no-untyped-call]
+        """Move the matrices that have a gradient."""
         loss = None if closure is None else torch.enable_grad()(closure)()
-        self.step_together()
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            together = not all(p.is_cpu for p in parameters)
+            self.step_group(parameters, group, together=together)
         return loss
 
     @torch.no_grad()
-    def step_together(self) -> None:
-        """Move the matrices that have a gradient, those of one shape at once."""
-        for group in self.param_groups:
-            alike: dict[torch.Size, list[Tensor]] = defaultdict(list)
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    alike[parameter.shape].append(parameter)
-            for parameters in alike.values():
-                self._step_alike(parameters, group)
-
-    def _step_alike(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+    def step_group(
+        self, parameters: Sequence[Tensor], group: dict[str, Any], *, together: bool
+    ) -> None:
+        """Move these, those of one shape at once or each alone."""
         lr, momentum = group["lr"], group["momentum"]
-        gradients = [p.grad for p in parameters if p.grad is not None]
-        for parameter in parameters:
-            if "momentum_buffer" not in self.state[parameter]:
-                self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-        buffers = [self.state[p]["momentum_buffer"] for p in parameters]
-        torch._foreach_lerp_(buffers, gradients, 1 - momentum)
-        updates = torch._foreach_lerp(gradients, buffers, momentum)  # Nesterov's
-        moves = orthogonal(
-            torch.stack(list(updates)), group["ns_coefficients"], group["ns_steps"], group["eps"]
-        )
-        moves = moves.to(parameters[0].dtype).contiguous()
-        n_rows, n_columns = parameters[0].shape
-        torch._foreach_mul_(parameters, 1 - lr * group["weight_decay"])
-        scale = math.sqrt(max(1, n_rows / n_columns))
-        torch._foreach_add_(parameters, list(moves.unbind()), alpha=-lr * scale)
+        updates = [self._update(p, momentum) for p in parameters]
+        torch._foreach_mul_(list(parameters), 1 - lr * group["weight_decay"])
+        alike: dict[Any, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+        for parameter, update in zip(parameters, updates, strict=True):
+            rows = self._rows.get(parameter, [len(parameter)])
+            for matrix, its in zip(
+                torch.split(parameter, rows), torch.split(update, rows), strict=True
+            ):
+                alike[matrix.shape if together else id(matrix)].append((matrix, its))
+        how = group["ns_coefficients"], group["ns_steps"], group["eps"]
+        for pairs in alike.values():
+            matrices, theirs = zip(*pairs, strict=True)
+            n_rows, n_columns = matrices[0].shape
+            scale = math.sqrt(max(1, n_rows / n_columns))
+            if together:
+                moves = orthogonal(torch.stack(theirs), *how).to(matrices[0].dtype).contiguous()
+                torch._foreach_add_(list(matrices), list(moves.unbind()), alpha=-lr * scale)
+            else:
+                matrices[0].add_(orthogonal(theirs[0], *how), alpha=-lr * scale)
+
+    def _update(self, parameter: Tensor, momentum: float) -> Tensor:
+        """Nesterov's update, from the gradient and those before."""
+        gradient, state = parameter.grad, self.state[parameter]
+        assert gradient is not None
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(parameter)
+        state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        return gradient.lerp(state["momentum_buffer"], momentum)
 
 
 def orthogonal(
     matrices: Tensor, coefficients: tuple[float, float, float], n_steps: int, eps: float
 ) -> Tensor:
-    """The nearest (semi-)orthogonal matrices, about: (N, R, C) -> (N, R, C) in bfloat16.
+    """The nearest (semi-)orthogonal matrices, about: (N, R, C) or (R, C) -> the same in bfloat16.
 
-    Source: the quintic Newton-Schulz iteration of `torch.optim.Muon`, on a batch.
+    Source: the quintic Newton-Schulz iteration of `torch.optim.Muon`, also on a batch.
     """
     a, b, c = coefficients
+    add_product = torch.baddbmm if matrices.ndim == 3 else torch.addmm
     x = matrices.bfloat16()
-    is_tall = x.shape[1] > x.shape[2]
+    is_tall = x.shape[-2] > x.shape[-1]
     x = x.mT if is_tall else x
-    x = x / x.flatten(1).norm(dim=1).clamp(min=eps)[:, None, None]
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=eps)
     for _ in range(n_steps):
         gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+        x = add_product(x, add_product(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if is_tall else x
 
 
@@ -109,6 +129,7 @@ class MuonAdamW(torch.optim.Optimizer):
             self.parts.append(
                 Muon(
                     hidden,
+                    rows_of_qkv(model),
                     lr=config.muon_lr,
                     momentum=config.muon_momentum,
                     weight_decay=config.weight_decay,
@@ -165,6 +186,14 @@ def _parameter_groups(
     chosen = {id(p) for p in hidden}
     plain = [p for p in model.parameters() if id(p) not in chosen]
     return (hidden, [], plain) if muon else ([], hidden, plain)
+
+
+def rows_of_qkv(model: GPT) -> dict[Tensor, list[int]]:
+    """Rows of queries, keys and values in the matrices that hold all three."""
+    c = model.config
+    rows = [heads * c.d_head for heads in (c.n_heads, c.n_kv_heads, c.n_kv_heads)]
+    named = model.named_parameters()
+    return {p: rows for name, p in named if name.endswith("attention.qkv.weight")}
 
 
 def lr_factor(config: OptimConfig, step: int, progress: float) -> float:
