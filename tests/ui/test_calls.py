@@ -1,7 +1,6 @@
-"""What a visitor has and what a click does, without a browser."""
+"""What a click and a call from a program do, without a browser."""
 
 import asyncio
-import inspect
 import os
 import signal
 import socket
@@ -11,7 +10,6 @@ import zipfile
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,375 +17,25 @@ import gradio as gr
 import numpy as np
 import pytest
 import soundfile
-from fake_pianist import FakePianist
-from midi_bytes import events_of, file, meta, program
+from visiting import BAND, FIRST, PIANIST, SCALE, names_in, steps, visitor
 
-from music_gpt.cli.composing import add_generate, add_redo
-from music_gpt.composing.pianist import MAX_GIVEN_SEED, Pianist
+from music_gpt.cli.composing import add_generate
+from music_gpt.composing.pianist import Pianist
 from music_gpt.config.model import ModelConfig
-from music_gpt.config.sampling import SAMPLING_PRESETS
-from music_gpt.errors import InputError
 from music_gpt.midi.piece import make_notes, piece_from_notes, read_piece, write_midi
 from music_gpt.network.model import GPT
-from music_gpt.tokens.events import encode_notes
-from music_gpt.tokens.originality import INDEX_FILE, IndexWriter
 from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
 from music_gpt.ui.desk import NOTHING, Desk
-from music_gpt.ui.form import CALL, FORM, PRESET_MOVES, SLIDERS, preset_values, read_wish
-from music_gpt.ui.newness import Newness
+from music_gpt.ui.form import CALL
 from music_gpt.ui.page import build_page, launch_options
-from music_gpt.ui.pianoroll import HERE, read_selection
+from music_gpt.ui.pianoroll import HERE
 from music_gpt.ui.saving import KINDS
 from music_gpt.ui.shelf import PREFIX, Shelf, clear_stale_shelves
 from music_gpt.ui.visit import Visit, Wish
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
-PIANIST: Any = FakePianist(pace=1e6)
-SCALE = make_notes([(0.5 * i, 0.5 * i + 0.5, 60 + i, 64) for i in range(16)])
-
-FIRST = {"start": 0, "end": 8, "take": 0}
-"""What the browser sends of the first take."""
-BAND = file(
-    [(0, meta(3, b"Flute")), (0, program(73, 1)), *events_of([(0, 2000, 90, 64)], 1)],
-    [(0, meta(3, b"Left hand")), (0, program(0)), *events_of([(0, 2000, 40, 64)])],
-    [(0, meta(3, b"Kit")), *events_of([(0, 100, 36, 64)], 9)],
-)
-
-
-def visitor() -> Visit:
-    visit = Visit()
-    visit.show_prompt(piece_from_notes(SCALE), "Scale")
-    return visit
-
-
-def steps(visit: Visit, wish: Wish, end: float = 8.0) -> list[visits.RollValue]:
-    return list(visits.compose(visit, PIANIST, wish, 0.0, end, every_seconds=0.0))
-
-
-def plain(value: Any) -> bool:
-    """Whether a value holds nothing but what JSON has."""
-    if isinstance(value, dict):
-        return all(type(key) is str and plain(item) for key, item in value.items())
-    if isinstance(value, list):
-        return all(map(plain, value))
-    return value is None or type(value) in (str, int, float, bool)
-
-
-def values_of(**values: Any) -> list[Any]:
-    """What the form sends, where these fields were changed."""
-    usual: dict[str, Any] = {name: slider.value for name, slider in SLIDERS.items()}
-    usual |= {"key": "", "end": False, "seed": ""}
-    return [(usual | values)[name] for name in FORM]
-
-
-def count(text: str) -> int:
-    return text.count(";")
-
-
-def test_what_the_browser_gets_is_plain() -> None:
-    visit = visitor()
-    assert plain(visit.roll)
-    assert all(plain(value) for value in steps(visit, Wish(5.0, 2)))
-
-
-def test_the_text_of_a_take_only_grows() -> None:
-    values = steps(visitor(), Wish(10.0, 2, seed=1))
-    texts = [value["takes"][1]["notes"] for value in values]
-    assert len(set(texts)) > 10
-    assert all(after.startswith(before) for before, after in pairwise(texts))
-
-
-def test_a_finished_take_is_what_was_shown() -> None:
-    visit = visitor()
-    last = steps(visit, Wish(5.0, 2, seed=3))[-1]
-    assert last["state"] == "done"
-    assert [take.settings["seed"] for take in visit.takes] == [3, 4]
-    for shown, take in zip(last["takes"], visit.takes, strict=True):
-        assert shown["open"] == ""
-        assert count(shown["kept"]) == len(SCALE)
-        assert count(shown["kept"]) + count(shown["notes"]) == len(take.notes)
-
-
-def test_only_the_part_between_the_handles_is_continued() -> None:
-    visit = visitor()
-    values = list(visits.compose(visit, PIANIST, Wish(5.0), 2.0, 4.0))
-    assert values[-1]["seam"] == 2.0
-    assert list(visit.takes[0].notes["pitch"][:4]) == [64, 65, 66, 67]
-
-
-def test_what_was_composed_stays_when_the_visitor_leaves() -> None:
-    visit = visitor()
-    composing = visits.compose(visit, PIANIST, Wish(60.0, seed=1), 0.0, 8.0, every_seconds=0.0)
-    for _ in range(9):
-        next(composing)
-    composing.close()
-    assert len(SCALE) < len(visit.takes[0].notes) < 60
-    assert visit.roll["state"] == "done"
-
-
-def test_stop_ends_at_the_next_note_and_keeps_the_music() -> None:
-    visit = visitor()
-    values = []
-    for value in visits.compose(visit, PIANIST, Wish(60.0), 0.0, 8.0, every_seconds=0.0):
-        values.append(value)
-        visit.stop_asked = len(values) >= 5
-    assert len(values) < 10
-    assert values[-1]["state"] == "done"
-    assert len(visit.takes) == 1
-
-
-def test_a_new_prompt_is_not_overwritten_by_the_old_composition() -> None:
-    visit = visitor()
-    composing = visits.compose(visit, PIANIST, Wish(60.0), 0.0, 8.0, every_seconds=0.0)
-    for _ in range(5):
-        next(composing)
-    shown = visit.show_prompt(piece_from_notes(SCALE[:4]), "Other")
-    assert list(composing)[-1] == shown
-    assert visit.takes == []
-
-
-@pytest.mark.parametrize(
-    ("values", "sentence"),
-    [
-        *(({"seconds": value}, "number from 5 to 300") for value in (4.0, 301, float("nan"), "x")),
-        *(
-            ({"variations": value}, "whole number from 1 to 8")
-            for value in (9, 0, 1.5, float("nan"))
-        ),
-        ({"top_k": 0.5}, "top_k is 0.5, but it has to be a whole number"),
-        ({"time_temperature": 0.01}, "time_temperature is 0.01"),
-        ({"key": "H"}, "key is 'H'"),
-        ({"density": -1}, "density is -1"),
-    ],
-)
-def test_a_wish_that_cannot_be_met_is_refused(values: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(InputError, match=sentence):
-        read_wish(values)
-
-
-def test_the_form_asks_for_what_the_command_line_asks_for() -> None:
-    visit, asked = visitor(), dict[str, Any]()
-
-    class Watched(FakePianist):
-        def compose(self, prompt: Any = None, **options: Any) -> Any:
-            asked.update(options)
-            return super().compose(prompt, **options)
-
-    desk = Desk(Watched(pace=1e6))  # type: ignore[arg-type]
-    values = values_of(key="F# minor", density=4, end=True, pitch_temperature=0.8, seed="5")
-    *_, (value, *_) = desk.compose(visit, FIRST, *values)
-    assert value["state"] == "done"
-    assert (asked["key"], asked["density"], asked["end"]) == ("F# minor", 4, True)
-    assert (asked["pitch_temperature"], asked["seed"]) == (0.8, 5)
-
-
-def test_a_character_moves_the_fields_of_the_form_and_leaves_key_and_density() -> None:
-    assert set(PRESET_MOVES) < set(FORM) - {"key", "density", "seed"}
-    moved = dict(zip(PRESET_MOVES, preset_values("adventurous"), strict=True))
-    assert read_wish(moved).sampling == SAMPLING_PRESETS["adventurous"]
-
-
-def test_the_form_begins_with_the_usual_settings() -> None:
-    assert read_wish(dict(zip(FORM, values_of(), strict=True))) == Wish()
-
-
-def test_a_part_without_notes_is_refused() -> None:
-    visit = Visit()
-    notes = make_notes([(0.0, 1.0, 60, 64), (9.0, 10.0, 60, 64)])
-    visit.show_prompt(piece_from_notes(notes), "Gap")
-    with pytest.raises(InputError, match="Nothing sounds between 3 and 8 seconds"):
-        list(visits.compose(visit, PIANIST, Wish(5.0), 3.0, 8.0))
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [
-        *(None, {}, [], "x", {"start": 1, "end": 2}, {"start": "a", "end": 2, "take": 0}),
-        {"start": 0, "end": float("inf"), "take": 0},
-        {"start": 0, "end": 1, "take": -1},
-    ],
-)
-def test_a_selection_that_makes_no_sense_is_refused(payload: Any) -> None:
-    with pytest.raises(InputError):
-        read_selection(payload)
-
-
-def test_a_part_is_redone_in_as_many_ways_on_the_page_as_on_the_command_line() -> None:
-    asked = read_selection({"start": 0, "end": 1, "take": 0}).candidates
-    assert asked == add_redo()[1].get_defaults().candidates
-    assert asked == inspect.signature(Pianist.begin_redo).parameters["candidates"].default
-
-
-@pytest.mark.parametrize("seed", ["x", "-1", "1.5", "12x", "9" * 5000])
-def test_a_seed_that_is_no_whole_number_is_refused(seed: str) -> None:
-    with pytest.raises(InputError, match="whole number"):
-        read_wish({"seed": seed})
-
-
-def test_the_page_takes_the_seeds_that_the_pianist_takes() -> None:
-    assert read_wish({"seed": str(MAX_GIVEN_SEED)}).seed == MAX_GIVEN_SEED
-    with pytest.raises(InputError, match="whole number from 0 to"):
-        read_wish({"seed": MAX_GIVEN_SEED + 1})
-
-
-@pytest.mark.parametrize("end", [99.0, -3.0, 0.0, 8.02])
-def test_a_point_outside_of_the_prompt_is_told_and_none_is_put_in_its_place(end: float) -> None:
-    lasts = "since the prompt lasts 8.00; choose a point within it"
-    with pytest.raises(InputError, match=f"cannot go on from {end:g} seconds, {lasts}"):
-        steps(visitor(), Wish(5.0), end)
-
-
-def test_the_end_of_the_prompt_as_it_is_shown_is_its_end() -> None:
-    visit = Visit()
-    visit.show_prompt(piece_from_notes(make_notes([(0.0, 7.996, 60, 64)])), "Long tone")
-    assert steps(visit, Wish(5.0), 8.0)[-1]["seam"] == 8.0
-
-
-# --- a part composed anew -----------------------------------------------------------------------
-
-MARKED = {"start": 2.0, "end": 4.0, "take": 0, "tab": 0, "candidates": 3}
-"""What the browser sends when a part of the prompt is marked."""
-
-
-def redone(visit: Visit, payload: dict[str, Any], **values: Any) -> list[visits.RollValue]:
-    """What the roll shows while a part is composed anew."""
-    return [value for value, *_ in Desk(PIANIST).redo(visit, payload, *values_of(**values))]
-
-
-def test_a_part_of_the_prompt_is_composed_anew_in_several_ways() -> None:
-    visit = visitor()
-    last = redone(visit, MARKED, seed="10")[-1]
-    assert [take["label"] for take in last["takes"]] == ["Before", "1", "2", "3"]
-    assert (last["state"], last["seam"], last["until"], last["tab"]) == ("done", 2.0, 4.0, 2)
-    assert plain(last)
-    before, *ways = visit.takes
-    assert before.notes.tobytes() == SCALE.tobytes()
-    outside = [note for note in SCALE.tolist() if not 2.0 <= note[0] < 4.0]
-    for take, shown in zip(ways, last["takes"][1:], strict=True):
-        rest = [note for note in take.notes.tolist() if not 2.0 <= note[0] < 4.0]
-        assert rest == outside
-        assert count(shown["kept"]) == len(outside)
-        assert count(shown["notes"]) == take.is_new.sum() > 0
-    # the last candidate fits best
-    assert [take.settings.get("seed") for take in visit.takes] == [None, 12, 11, 10]
-
-
-def test_a_part_of_a_take_is_composed_anew_and_both_can_be_taken_away() -> None:
-    desk, visit = Desk(PIANIST), visitor()
-    steps(visit, Wish(5.0, 2, seed=7))
-    second = visit.takes[1]
-    part = {"start": 9.0, "end": 11.0, "take": 1, "tab": 2, "candidates": 2}
-    redone(visit, part, seed="1")
-    assert visit.takes[0].notes is second.notes
-    names = [Path(desk.save(".mid", visit, FIRST | {"take": i}) or "").name for i in range(3)]
-    assert names == [
-        "scale-before-seed-8.mid",
-        "scale-redo-1-seed-2.mid",
-        "scale-redo-2-seed-1.mid",
-    ]
-    assert len(names_in(desk.save(".zip", visit, FIRST))) == 6
-
-
-def test_a_redo_that_is_stopped_leaves_all_as_it_was() -> None:
-    visit = visitor()
-    steps(visit, Wish(5.0, seed=7))
-    takes, roll = visit.takes, visit.roll
-    watched = visits.redo(visit, PIANIST, Wish(variations=2), 0, (1.0, 9.0), every_seconds=0)
-    assert next(watched)["state"] == "redoing"
-    visit.stop_asked = True
-    assert list(watched)[-1] is roll
-    assert visit.takes is takes
-
-
-def test_a_redo_can_be_stopped_before_its_candidates_are_compared() -> None:
-    visit = visitor()
-    steps(visit, Wish(5.0, seed=7))
-    takes, roll, composed = visit.takes, visit.roll, False
-    for value in visits.redo(visit, PIANIST, Wish(variations=2), 0, (1.0, 9.0)):
-        composed = composed or value["status"].startswith("Composed; hearing how well")
-        visit.stop_asked = composed
-    assert composed
-    assert value is roll
-    assert visit.takes is takes
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"candidates": 9}, "ways is 9, but it has to be a whole number from 1 to 8"),
-        ({"candidates": 2.5}, "ways is 2.5"),
-        ({"start": 9.0, "end": 99.0}, "is not in the piece"),
-        ({"start": 2.0, "end": 99.0}, "is not in the piece, which lasts 8.00"),
-        ({"start": 4.0, "end": 2.0}, "The part begins at 4 seconds and ends at 2; let it begin"),
-        ({"start": 4.0, "end": 4.0}, "The part begins at 4 seconds and ends at 4; let it begin"),
-        ({"start": 3.0, "end": 3.01}, "The part lasts 0.01 seconds"),
-    ],
-)
-def test_a_part_that_cannot_be_redone_is_answered_with_a_sentence(
-    change: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(gr, "Warning", told.append)
-    visit = visitor()
-    *_, last = redone(visit, MARKED | change)
-    assert sentence in last["status"]
-    assert told == [last["status"]]
-    assert visit.takes == []
-
-
-def test_the_likeliest_of_several_takes_is_told() -> None:
-    last = steps(visitor(), Wish(5.0, 3, seed=3))[-1]
-    ranks = [take["rank"] for take in last["takes"]]
-    assert ranks == ["3rd likeliest", "2nd likeliest", "likeliest"]
-
-
-# --- is it new? ---------------------------------------------------------------------------------
-
-
-def test_it_is_told_what_the_new_notes_of_a_take_share_with_the_training_music(
-    tmp_path: Path,
-) -> None:
-    rng = np.random.default_rng(1)
-    known = make_notes(
-        [
-            (0.5 * i, 0.5 * i + 0.4, int(pitch), 64)
-            for i, pitch in enumerate(rng.integers(40, 80, 90))
-        ]
-    )
-    with IndexWriter(tmp_path / INDEX_FILE) as index:
-        index.add(encode_notes(known), "salon/waltz.mid")
-        index.finish()
-    pianist: Any = FakePianist(pace=1e6)
-    pianist.folder = tmp_path
-    desk, visit = Desk(pianist), Visit()
-    visit.show_prompt(piece_from_notes(known), "Known")
-    assert desk.newness.is_known
-    visit.takes = [visits.Take("take-1", known, {}, first) for first in (0.0, 40.0)]
-    told = desk.compare(visit)
-    assert told["version"] == visit.roll["version"]
-    whole, new = told["lines"]
-    assert (
-        "notes in a row are as in waltz; of real music that was not trained on, 2.2 % shares"
-        in whole
-    )
-    assert new == "Too short to tell whether it is new: 10 notes, where 24 in a row are looked for."
-    others = make_notes([(0.5 * i, 0.5 * i + 0.4, 40 + 7 * i % 41, 64) for i in range(24)])
-    visit.takes = [visits.Take("take-1", others, {}, 0.0)]
-    none = "No 24 notes in a row are as in the training music: it counts as new."
-    assert desk.compare(visit)["lines"] == [none]
-
-
-def test_a_damaged_index_is_told_and_none_at_all_is_no_fault(tmp_path: Path) -> None:
-    (tmp_path / INDEX_FILE).write_bytes(b"no index")
-    take = visits.Take("take-1", SCALE, {}, 0.0)
-    assert "is damaged" in Newness(tmp_path).line(take)
-    assert not Newness(tmp_path / "elsewhere").is_known
-    assert not Newness(None).is_known
-
-
-# --- calls --------------------------------------------------------------------------------------
 
 GOOD = [None, *(default for _, default in CALL.values())]
 """What /generate takes: the prompt and the words of `CALL`."""
@@ -663,13 +311,6 @@ def test_a_take_is_taken_away_in_every_kind() -> None:
         about = soundfile.info(path)
         assert about.format in (kind, "MPEG")
         assert about.duration > visits.length(visit.takes[0].notes)
-
-
-def names_in(path: str | None) -> list[str]:
-    assert path is not None
-    with zipfile.ZipFile(path) as archive:
-        assert archive.testzip() is None
-        return archive.namelist()
 
 
 def test_all_takes_are_taken_away_in_one_archive(monkeypatch: pytest.MonkeyPatch) -> None:
