@@ -4,7 +4,11 @@ Where there is no GPU, all but the recording itself is tried on the CPU, where a
 "recorded" is computed again into the same memory.
 """
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -133,8 +137,41 @@ def test_a_gpu_that_computes_something_else_is_refused(
         return honest(self, ids)[:, ::-1]
 
     monkeypatch.setattr(CudaDecoder, "step", step)
-    with pytest.raises(InputError, match=r"worse than torch on this GPU, by \d+\.\d{3} nats/token"):
+    with pytest.raises(InputError, match=r"GPU: it is worse by \d+\.\d{3} nats/token; use the"):
         choose_engine(model, "5eed", "cuda")
+
+
+def test_a_gpu_on_which_a_take_depends_on_the_others_is_refused(
+    no_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = CudaDecoder.step
+
+    def step(self: CudaDecoder, ids: Ints) -> np.ndarray:
+        return honest(self, ids) + np.float32(0.01 * len(ids))  # the likelihood stays as it is
+
+    monkeypatch.setattr(CudaDecoder, "step", step)
+    with pytest.raises(InputError, match="GPU: a take alone is not the same as among others; use"):
+        choose_engine(random_network(), "5eed", "cuda")
+
+
+def test_two_threads_record_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    both_record = threading.Barrier(2)
+
+    @contextmanager
+    def graph(*_: object, **__: object) -> Iterator[None]:
+        with pytest.raises(threading.BrokenBarrierError):  # nobody else comes
+            both_record.wait(0.1)
+        both_record.reset()
+        yield
+
+    for name in ("current_stream", "CUDAGraph"):
+        monkeypatch.setattr(torch.cuda, name, MagicMock)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    monkeypatch.setattr(cuda_engine, "warm_up_stream", MagicMock)
+    with ThreadPoolExecutor(2) as pool:
+        made = list(pool.map(lambda n: cuda_engine.record(lambda: torch.tensor(n)), range(2)))
+    assert [logits.item() for logits, _ in made] == [0, 1]
 
 
 @needs_gpu

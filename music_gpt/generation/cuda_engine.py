@@ -7,6 +7,8 @@ call. The letters in the shape comments are those of `music_gpt.network.model`.
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Callable
 from typing import cast
 
@@ -22,6 +24,8 @@ from music_gpt.network.model import GPT, KVCache, StepCache
 DEVICE = "cuda"
 WARM_UPS = 3
 """Steps before the recording, in which libraries choose their kernels and take their memory."""
+RECORDING = threading.Lock()
+"""Held while a step is recorded: torch allows one recording at a time in a process."""
 
 
 class CudaEngine(TorchEngine):
@@ -88,14 +92,24 @@ def record(run: Callable[[], Tensor]) -> tuple[Tensor, Callable[[], None]]:
 
     Source: the recipe under "CUDA Graphs" in the notes of PyTorch.
     """
-    here, aside = torch.cuda.current_stream(), torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's own
-    aside.wait_stream(here)
-    with torch.cuda.stream(aside):
-        for _ in range(WARM_UPS):
-            run()
-    here.wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    # other threads may compose meanwhile: what they ask of the GPU is no error of this recording
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        logits = run()
+    with RECORDING:
+        here, aside = torch.cuda.current_stream(), warm_up_stream()
+        aside.wait_stream(here)
+        with torch.cuda.stream(aside):
+            for _ in range(WARM_UPS):
+                run()
+        here.wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        # other threads may compose meanwhile: what they ask of the GPU is no error of this one
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            logits = run()
     return logits, graph.replay
+
+
+@functools.cache
+def warm_up_stream() -> torch.cuda.Stream:
+    """One stream for all: torch has only 32, and cuBLAS keeps memory for each that it was used on.
+
+    A new one each time would some day be the one that is recorded on.
+    """
+    return torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch's own
