@@ -82,7 +82,7 @@ class TorchEngine:
     name = "torch"
 
     def __init__(self, model: GPT) -> None:
-        """The engine keeps the weights of now: one is made anew for other ones."""
+        """On a CPU the engine keeps the weights of now: one is made anew for other ones."""
         self.model, self.context = packed(model.eval()), model.config.context
 
     def decoder(self, n_takes: int) -> TorchDecoder:

@@ -17,7 +17,7 @@ from music_gpt.network.model import GPT
 
 
 def packed(model: GPT) -> GPT:
-    """The same network, for inference on a CPU; all but its matrices is shared with `model`.
+    """A copy of the network, for inference on a CPU.
 
     It keeps the weights of now, whatever becomes of `model`. Where there is no oneDNN, or on
     another device, it is `model` itself, and so where it is packed already.
@@ -26,11 +26,10 @@ def packed(model: GPT) -> GPT:
     if not linears:
         return model
     try:
-        packs = {id(linear): PackedLinear(linear) for linear in linears}
+        packs: dict[int, object] = {id(linear): PackedLinear(linear) for linear in linears}
     except (AttributeError, RuntimeError):  # another build of torch, or not float32 on a CPU
         return model
-    shared: dict[int, object] = {id(t): t for t in (*model.parameters(), *model.buffers())}
-    return copy.deepcopy(model, {**shared, **packs})
+    return copy.deepcopy(model, packs)  # each in the place of its layer
 
 
 class PackedLinear(nn.Module):
@@ -46,7 +45,7 @@ class PackedLinear(nn.Module):
         if weight.dtype != torch.float32:
             raise RuntimeError("only float32 gains")
         self._weight: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight)
-        self._bias = None if linear.bias is None else linear.bias.detach()
+        self._bias = None if linear.bias is None else linear.bias.detach().clone()
         self(torch.zeros(1, linear.in_features))  # what is not there is missed only in use
 
     def forward(self, x: Tensor) -> Tensor:
