@@ -117,6 +117,19 @@ def test_each_engine_can_be_asked_for_by_name(cache: Path) -> None:
         choose_engine(model, "5eed", "abacus")
 
 
+def test_threads_are_tried_with_the_network_that_composes(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[object] = []
+
+    def fastest_threads(model: object) -> int:
+        tried.append(model)
+        return 1
+
+    monkeypatch.setattr(engines, "fastest_threads", fastest_threads)
+    engine = choose_engine(some_network(), "5eed", "torch")
+    assert isinstance(engine, TorchEngine)
+    assert tried == [engine.model]
+
+
 def test_an_engine_that_predicts_worse_is_not_chosen_by_itself(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

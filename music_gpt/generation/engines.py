@@ -55,7 +55,8 @@ def choose_engine(
 
     auto takes the quickest on the CPU that is installed and passed its check: onnx-int8, then onnx,
     then torch. threads: how many the engine shall use; None tries for half a second what is
-    fastest. For torch that is a setting of the whole process.
+    fastest. For torch that is a setting of the whole process, and on a GPU it is none. cuda moves
+    `model` to the GPU.
 
     Raises:
         InputError: there is no such engine, it is not installed, it cannot run this network, or the
@@ -68,8 +69,9 @@ def choose_engine(
         return _cuda_engine(model)
     if name != "torch":
         return _onnx_engine(model, sha256, name, threads)
-    torch.set_num_threads(fastest_threads(model) if threads is None else threads)
-    return TorchEngine(model)
+    engine = TorchEngine(model)
+    torch.set_num_threads(fastest_threads(engine.model) if threads is None else threads)
+    return engine
 
 
 def _quickest_that_passed(model: GPT, sha256: str, threads: int | None) -> Engine:
@@ -86,9 +88,12 @@ def _cuda_engine(model: GPT) -> Engine:
 
     engine = CudaEngine(model)
     if not _good(found := check_engine(engine, model, opening_windows(engine.context)[-2:])):
+        alone = "a take alone is not the same as among others"
+        worse = f"it is worse by {found['nats_worse']:.3f} nats/token"
+        differs = alone if found["nats_worse"] <= MOST_NATS_WORSE else worse
         raise InputError(
-            f"The engine cuda composes worse than torch on this GPU, by {found['nats_worse']:.3f} "
-            "nats/token; use the engine torch."
+            f"The engine cuda does not compute what torch does on this GPU: {differs}; use the "
+            "engine torch."
         )
     return engine
 
