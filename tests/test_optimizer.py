@@ -110,6 +110,13 @@ def test_the_average_of_the_weights_follows_them() -> None:
     assert torch.equal(average.state["head.weight"], model.head.weight)
 
 
+def test_a_step_without_gradients_moves_nothing() -> None:
+    model = random_network()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    MuonAdamW(model, OptimConfig()).step()
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
 # --- matrices of one shape take their step together -------------------------------------------
 
 SHAPES = [(16, 8), (8, 16), (16, 8), (8, 8), (16, 8)]

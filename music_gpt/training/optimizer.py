@@ -35,10 +35,13 @@ class Muon(torch.optim.Muon):
         self,
         params: Sequence[nn.Parameter],
         rows: Mapping[Tensor, list[int]] | None = None,
-        **knobs: Any,
+        *,
+        lr: float,
+        momentum: float,
+        weight_decay: float,
     ) -> None:
         """`rows` tells of a matrix that is several, one on the other, how many rows each has."""
-        super().__init__(params, **knobs)
+        super().__init__(params, lr=lr, momentum=momentum, weight_decay=weight_decay)
         self._rows = dict(rows or {})
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -46,8 +49,8 @@ class Muon(torch.optim.Muon):
         loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
-            together = not all(p.is_cpu for p in parameters)
-            self.step_group(parameters, group, together=together)
+            if parameters:
+                self.step_group(parameters, group, together=not parameters[0].is_cpu)
         return loss
 
     @torch.no_grad()
