@@ -251,19 +251,24 @@ def redo(
     visit.stop_asked, visit.warnings = False, []
     visit.turn += 1
     turn, composition, shown = visit.turn, redoing.composition, 0.0
+
+    def given_up() -> bool:
+        return visit.stop_asked or visit.turn != turn
+
     with closing(composition):
         for _ in composition:
-            if visit.stop_asked or visit.turn != turn:
+            if given_up():
                 break
             if time.monotonic() - shown >= every_seconds:
                 shown = time.monotonic()
                 status = status_line(composition)
                 yield visit.roll | {"state": "redoing", "status": status}
         else:
-            status = "Composed; hearing how well the music goes on after it"
+            status = "Composed; finding out which candidate fits best"
             yield visit.roll | {"state": "redoing", "status": status}
-            if not visit.stop_asked and visit.turn == turn:
-                visit.show_redone(before, redoing.redone())
+            redone = None if given_up() else redoing.redone()
+            if redone is not None and not given_up():  # comparing takes seconds, too
+                visit.show_redone(before, redone)
     yield visit.roll
 
 

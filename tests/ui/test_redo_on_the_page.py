@@ -7,6 +7,7 @@ import gradio as gr
 import pytest
 from visiting import FIRST, PIANIST, SCALE, count, names_in, plain, steps, values_of, visitor
 
+from music_gpt.composing.redoing import Redoing, Redone
 from music_gpt.ui import visit as visits
 from music_gpt.ui.desk import Desk
 from music_gpt.ui.visit import Visit, Wish
@@ -70,11 +71,33 @@ def test_a_redo_can_be_stopped_before_its_candidates_are_compared() -> None:
     steps(visit, Wish(5.0, seed=7))
     takes, roll, composed = visit.takes, visit.roll, False
     for value in visits.redo(visit, PIANIST, Wish(variations=2), 0, (1.0, 9.0)):
-        composed = composed or value["status"].startswith("Composed; hearing how well")
+        composed = composed or value["status"].startswith("Composed; finding out")
         visit.stop_asked = composed
     assert composed
     assert value is roll
     assert visit.takes is takes
+
+
+@pytest.mark.parametrize("meanwhile", ["stopped", "another prompt"])
+def test_what_happens_while_candidates_are_compared_counts(
+    monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    visit, honest = visitor(), Redoing.redone
+    steps(visit, Wish(5.0, seed=7))
+
+    def redone(self: Redoing) -> Redone:
+        if meanwhile == "stopped":
+            visit.stop_asked = True
+        else:
+            visit.show_prompt(None, "Other")
+        return honest(self)
+
+    monkeypatch.setattr(Redoing, "redone", redone)
+    takes = visit.takes if meanwhile == "stopped" else []
+    *_, last = visits.redo(visit, PIANIST, Wish(variations=2), 0, (1.0, 9.0))
+    assert last is visit.roll
+    assert last["state"] == ("done" if meanwhile == "stopped" else "empty")
+    assert visit.takes == takes
 
 
 @pytest.mark.parametrize(
