@@ -10,7 +10,8 @@ from music_gpt.network import packed as module
 from music_gpt.network.packed import PackedLinear, packed
 
 needs_onednn = pytest.mark.skipif(
-    not torch.backends.mkldnn.is_available(), reason="this build of torch has no oneDNN"
+    not (torch.backends.mkldnn.is_available() and torch.backends.mkl.is_available()),
+    reason="this build of torch has no oneDNN, or no MKL that it could replace",
 )
 
 
@@ -50,6 +51,14 @@ def test_where_torch_has_no_onednn_the_network_stays_as_it_is(
         raise lacks("not in this build")
 
     monkeypatch.setattr(module.PackedLinear, "forward", refuse)
+    model = random_network()
+    assert packed(model) is model
+
+
+def test_where_torch_has_no_mkl_the_network_stays_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
     model = random_network()
     assert packed(model) is model
 

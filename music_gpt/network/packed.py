@@ -19,11 +19,12 @@ from music_gpt.network.model import GPT
 def packed(model: GPT) -> GPT:
     """A copy of the network, for inference on a CPU.
 
-    It keeps the weights of now, whatever becomes of `model`. Where there is no oneDNN, or on
-    another device, it is `model` itself, and so where it is packed already.
+    It keeps the weights of now, whatever becomes of `model`. Where torch has no MKL to be better
+    than (on ARM) or no oneDNN, or on another device, it is `model` itself, and so where it is
+    packed already.
     """
     linears = [part for part in model.modules() if isinstance(part, nn.Linear)]
-    if not linears:
+    if not linears or not torch.backends.mkl.is_available():
         return model
     try:
         packs: dict[int, object] = {id(linear): PackedLinear(linear) for linear in linears}
