@@ -24,7 +24,8 @@ def packed(model: GPT) -> GPT:
     packed already.
     """
     linears = [part for part in model.modules() if isinstance(part, nn.Linear)]
-    if not linears or not torch.backends.mkl.is_available():
+    has_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]  # torch's own
+    if not linears or not has_mkl:
         return model
     try:
         packs: dict[int, object] = {id(linear): PackedLinear(linear) for linear in linears}
