@@ -49,13 +49,24 @@ def train_and_listen(
     tokens: str | Path,
     out: str | Path,
     config: RunConfig,
-    **options: Any,
+    *,
+    resume: bool = False,
+    finished_too: bool = False,
+    init_from: str | Path | None = None,
 ) -> dict[str, Any]:
     """`training.run.train`, with samples where it is measured: options and errors are its own."""
     from music_gpt.training.run import train  # Lightning takes seconds
 
     listener = Listening(tokens, out, config.train.samples)
-    return train(tokens, out, config, listener=listener, **options)
+    return train(
+        tokens,
+        out,
+        config,
+        resume=resume,
+        finished_too=finished_too,
+        init_from=init_from,
+        listener=listener,
+    )
 
 
 class Listening:

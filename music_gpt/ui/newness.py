@@ -15,8 +15,8 @@ from music_gpt.tokens.originality import (
 )
 from music_gpt.ui.visit import Take
 
-UNHEARD = "of real music that was not trained on, " + " and ".join(
-    f"{f'{share * 100:.1f} %' if share else 'none'} shares {notes} or more"
+UNHEARD = "of 30-second passages of other music, " + " and ".join(
+    f"{f'{share * 100:.1f} %' if share else 'none'} share {notes} or more"
     for notes, share in UNHEARD_SHARES.items()
 )
 MOST_LETTERS = 40

@@ -39,8 +39,7 @@ def test_it_is_told_what_the_new_notes_of_a_take_share_with_the_training_music(
     assert told["version"] == visit.roll["version"]
     whole, new = told["lines"]
     assert (
-        "notes in a row are as in waltz; of real music that was not trained on, 2.2 % shares"
-        in whole
+        "notes in a row are as in waltz; of 30-second passages of other music, 2.2 % share" in whole
     )
     assert new == "Too short to tell whether it is new: 10 notes, where 24 in a row are looked for."
     others = make_notes([(0.5 * i, 0.5 * i + 0.4, 40 + 7 * i % 41, 64) for i in range(24)])
