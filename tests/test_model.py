@@ -62,9 +62,9 @@ def plain_rope(x: Tensor) -> Tensor:
 
 def plain_head(c: ModelConfig, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """One head of one piece: q, k, v (T, K) -> (T, K)."""
-    if c.qk_norm:  # torch's rms_norm takes the epsilon of its input's type
-        eps = torch.finfo(torch.float32).eps
-        q, k = (x / torch.sqrt((x**2).mean(-1, keepdim=True) + eps) for x in (q, k))
+    if c.qk_norm:
+        q, k = (x - x.mean(-1, keepdim=True) for x in (q, k))
+        q, k = (x / torch.sqrt((x**2).mean(-1, keepdim=True) + 1e-5) for x in (q, k))
     if c.positions == "rope":
         q, k = plain_rope(q), plain_rope(k)
     scores = q @ k.T / math.sqrt(q.shape[1])

@@ -50,7 +50,7 @@ class ModelConfig:
     tie_head: bool = False
     """Whether the output head shares the matrix of the token embedding."""
     qk_norm: bool = False
-    """Whether queries and keys are RMS-normalised per head; breaks the Hugging Face mapping."""
+    """Whether queries and keys are normalised per head, by a LayerNorm without weights."""
     zero_init: bool = True
     """Whether the last projection of each residual part starts at zero."""
     init_std: float = 0.0

@@ -1,7 +1,8 @@
 """A network -> a folder that transformers loads: config.json, model.safetensors and the like.
 
-With rotary positions it is Hugging Face's Starcoder2, with learned ones GPT-2: both compute the
-same. Only names and layouts change here; neither transformers nor the network runs for it.
+With rotary positions it is Hugging Face's Starcoder2, or Persimmon where queries and keys are
+normalised; with learned positions it is GPT-2. All compute the same. Only names and layouts change
+here; neither transformers nor the network runs for it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors.torch import save
 from torch import Tensor
 
@@ -39,6 +41,16 @@ GPT2_NAMES = {
     "mlp.c_proj": "feed_forward.down",
 }
 """Part of a block in GPT-2 -> the same part here."""
+
+PERSIMMON_NAMES = {
+    "input_layernorm": "norm1",
+    "self_attn.dense": "attention.proj",
+    "post_attention_layernorm": "norm2",
+    "mlp.dense_h_to_4h": "feed_forward.up",
+    "mlp.dense_4h_to_h": "feed_forward.down",
+}
+"""The same for Persimmon."""
+ROPE = {"rope_type": "default", "rope_theta": ROPE_BASE}
 
 READ_ME = """---
 library_name: transformers
@@ -103,8 +115,9 @@ def as_transformers(model: GPT) -> tuple[dict[str, Any], Weights]:
     c = model.config
     reasons = {
         "its LayerNorms stand after the sums (norm post)": c.norm == "post",
-        "its queries and keys are normalised (qk_norm)": c.qk_norm,
         "its head has a bias (head_bias)": c.head_bias,
+        "it has learned positions and normalises queries and keys (qk_norm)": c.qk_norm
+        and c.positions == "learned",
         "it has learned positions and fewer key/value heads than heads": c.positions == "learned"
         and c.n_kv_heads < c.n_heads,
     }
@@ -114,7 +127,8 @@ def as_transformers(model: GPT) -> tuple[dict[str, Any], Weights]:
                 f"transformers has no place for this network, because {reason}; export a network "
                 "with norm pre and without that."
             )
-    config, weights = (_starcoder2 if c.positions == "rope" else _gpt2)(model)
+    with_rope = _persimmon if c.qk_norm else _starcoder2
+    config, weights = (with_rope if c.positions == "rope" else _gpt2)(model)
     shared = {"dtype": "float32", "vocab_size": c.vocab_size, "tie_word_embeddings": c.tie_head}
     ids = {"bos_token_id": EOS, "eos_token_id": EOS, "pad_token_id": PAD}
     none = dict.fromkeys(ids)
@@ -130,7 +144,6 @@ def _activation(config: ModelConfig) -> str:
 
 def _starcoder2(model: GPT) -> tuple[dict[str, Any], Weights]:
     c, own = model.config, _Own(model)
-    rope = {"rope_type": "default", "rope_theta": ROPE_BASE}
     config = {
         "architectures": ["Starcoder2ForCausalLM"],
         "model_type": "starcoder2",
@@ -142,7 +155,7 @@ def _starcoder2(model: GPT) -> tuple[dict[str, Any], Weights]:
         "max_position_embeddings": c.context,
         "norm_epsilon": NORM_EPS,
         "hidden_act": _activation(c),
-        "rope_parameters": rope,
+        "rope_parameters": ROPE,
         "rope_theta": ROPE_BASE,  # where transformers before 5 look for it
         "sliding_window": None,
         "use_bias": c.bias,
@@ -165,6 +178,50 @@ def _starcoder2(model: GPT) -> tuple[dict[str, Any], Weights]:
             out[f"{there}.mlp.c_fc.{kind}"] = own(f"{block}.feed_forward.up.{kind}")
             out[f"{there}.mlp.c_proj.{kind}"] = own(f"{block}.feed_forward.down.{kind}")
     return config, out
+
+
+def _persimmon(model: GPT) -> tuple[dict[str, Any], Weights]:
+    c, own = model.config, _Own(model)
+    config = {
+        "architectures": ["PersimmonForCausalLM"],
+        "model_type": "persimmon",
+        "hidden_size": c.d_model,
+        "intermediate_size": c.d_ff,
+        "num_hidden_layers": c.n_layers,
+        "num_attention_heads": c.n_heads,
+        "max_position_embeddings": c.context,
+        "layer_norm_eps": NORM_EPS,
+        "hidden_act": _activation(c),
+        "qk_layernorm": True,
+        "partial_rotary_factor": 1.0,
+        "rope_parameters": ROPE | {"partial_rotary_factor": 1.0},
+        "rope_theta": ROPE_BASE,  # where transformers before 5 look for it
+    }
+    out = {"model.embed_tokens.weight": own("embedding.weight")}
+    plain = {"weight": torch.ones(c.d_head), "bias": torch.zeros(c.d_head)}  # ours has none
+    for kind in KINDS:
+        out[f"model.final_layernorm.{kind}"] = own(f"norm.{kind}")
+        for layer in range(c.n_layers):
+            block, there = f"blocks.{layer}", f"model.layers.{layer}"
+            for theirs, ours in PERSIMMON_NAMES.items():
+                out[f"{there}.{theirs}.{kind}"] = own(f"{block}.{ours}.{kind}")
+            qkv = _by_the_head(own(f"{block}.attention.qkv.{kind}"), c)
+            out[f"{there}.self_attn.query_key_value.{kind}"] = qkv
+            for letter in "qk":
+                out[f"{there}.self_attn.{letter}_layernorm.{kind}"] = plain[kind].clone()
+    return config, out
+
+
+def _by_the_head(qkv: Tensor, config: ModelConfig) -> Tensor:
+    """Rows of all queries, keys and values -> the three of each head after each other.
+
+    Keys and values that several heads share are written for each of them: Persimmon shares none.
+    """
+    c, rest = config, qkv.shape[1:]
+    heads = qkv.view(-1, c.d_head, *rest)
+    split = torch.split(heads, [c.n_heads, c.n_kv_heads, c.n_kv_heads])
+    parts = [part.repeat_interleave(c.n_heads // len(part), 0) for part in split]
+    return torch.stack(parts, 1).reshape(-1, *rest)
 
 
 def _gpt2(model: GPT) -> tuple[dict[str, Any], Weights]:

@@ -6,7 +6,7 @@ feed-forward part, V tokens in the vocabulary, L blocks.
 
 The module knows nothing of music, files or training loops. Its parts carry the names of GPT-2 and
 of "Attention is all you need"; with the default knobs it computes what transformers calls
-Starcoder2, with learned positions what it calls GPT-2.
+Starcoder2, with learned positions what it calls GPT-2, with normalised queries and keys Persimmon.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Attention(nn.Module):
         heads = self.qkv(x).view(n_batch, n_time, -1, self.d_head).transpose(1, 2)
         q, k, v = heads.split((self.n_heads, self.n_kv_heads, self.n_kv_heads), dim=1)
         if self.qk_norm:
-            q, k = F.rms_norm(q, (self.d_head,)), F.rms_norm(k, (self.d_head,))
+            q, k = (F.layer_norm(x, (self.d_head,), eps=NORM_EPS) for x in (q, k))
         if rope is not None:
             q, k = rotate(q, *rope), rotate(k, *rope)
         seen = None

@@ -20,7 +20,7 @@ from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from music_gpt.config.model import ModelConfig
 from music_gpt.network.model import GPT, NORM_EPS
 
-GRAPH_VERSION = 1
+GRAPH_VERSION = 2
 """Counts the changes of the files that come from the same weights."""
 OPSET, IR_VERSION = 17, 10
 """Old enough for the oldest ONNX Runtime that knows the operators."""
@@ -140,7 +140,7 @@ class _Graph:
         )
 
     def _normed_heads(self, qkv: str, layer: int) -> list[str]:
-        """Queries and keys RMS-normalised head by head, and the values."""
+        """Queries and keys normalised head by head, and the values."""
         c = self._config
         widths = [c.n_heads * c.d_head, *[c.n_kv_heads * c.d_head] * 2]
         parts = [f"{qkv}.{letter}" for letter in "qkv"]
@@ -150,8 +150,7 @@ class _Graph:
         for place in (0, 1):
             apart = np.array([0, 0, -1, c.d_head], np.int64)
             heads = self._node("Reshape", [parts[place], self._constant(f"{qkv}.{place}", apart)])
-            eps = float(np.finfo(np.float32).eps)  # what torch takes where none is given
-            normed = self._node("SimplifiedLayerNormalization", [heads, ones], epsilon=eps, axis=-1)
+            normed = self._node("LayerNormalization", [heads, ones], epsilon=NORM_EPS)
             flat = self._constant(f"{qkv}.{place}.flat", np.array([0, 0, -1], np.int64))
             parts[place] = self._node("Reshape", [normed, flat])
         return parts
