@@ -21,7 +21,7 @@ CONFIGS = {name: PRESETS[name] for name in HISTORICAL} | {
     "grouped-query, learned": ModelConfig(**SHRUNK | {"n_kv_heads": 2}, positions="learned"),
     "without biases": ModelConfig(**SHRUNK, bias=False),
     "post-norm, RoPE": ModelConfig(**SHRUNK, norm="post"),
-    "query and key norm": ModelConfig(**SHRUNK, qk_norm=True),
+    "no query and key norm": ModelConfig(**SHRUNK, qk_norm=False),
     "tied head with bias": ModelConfig(**SHRUNK, tie_head=True, head_bias=True),
 }
 every_network = pytest.mark.parametrize("name", CONFIGS)

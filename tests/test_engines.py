@@ -29,7 +29,8 @@ SHAPE = {"d_model": 32, "d_ff": 48, "n_heads": 2, "n_kv_heads": 2}
 CONFIGS: list[dict[str, Any]] = [
     {},
     {"n_kv_heads": 1},
-    {"qk_norm": True, "n_kv_heads": 1},
+    {"qk_norm": False},
+    {"qk_norm": False, "n_kv_heads": 1},
     {"positions": "learned"},
     {"norm": "post", "activation": "relu"},
     {"norm": "post", "final_norm": True},

@@ -51,7 +51,7 @@ def ids_of(config: ModelConfig) -> torch.Tensor:
     [
         SMALL,
         replace(SMALL, n_kv_heads=1),
-        replace(SMALL, qk_norm=True, bias=False),
+        replace(SMALL, qk_norm=False, bias=False),
         replace(SMALL, positions="learned", head_bias=True, activation="relu"),
         replace(SMALL, norm="post"),
     ],

@@ -40,6 +40,37 @@ def as_starcoder2(model: GPT) -> dict[str, Tensor]:
     return out
 
 
+def as_persimmon(model: GPT) -> dict[str, Tensor]:
+    own, c = model.state_dict(), model.config
+    out = {
+        "lm_head.weight": own["head.weight"],
+        "model.embed_tokens.weight": own["embedding.weight"],
+    }
+    names = {
+        "norm1": "input_layernorm",
+        "norm2": "post_attention_layernorm",
+        "attention.proj": "self_attn.dense",
+        "feed_forward.up": "mlp.dense_h_to_4h",
+        "feed_forward.down": "mlp.dense_4h_to_h",
+    }
+    for kind, plain in (("weight", torch.ones(c.d_head)), ("bias", torch.zeros(c.d_head))):
+        out[f"model.final_layernorm.{kind}"] = own[f"norm.{kind}"]
+        for layer in range(c.n_layers):
+            there = f"model.layers.{layer}"
+            for ours, theirs in names.items():
+                out[f"{there}.{theirs}.{kind}"] = own[f"blocks.{layer}.{ours}.{kind}"]
+            out[f"{there}.self_attn.q_layernorm.{kind}"] = plain
+            out[f"{there}.self_attn.k_layernorm.{kind}"] = plain
+            q, k, v = heads_apart(model, layer, kind)
+            rows = []
+            for head in range(c.n_heads):  # query, key and value of one head, then the next
+                shared = head * c.n_kv_heads // c.n_heads
+                for part, at in ((q, head), (k, shared), (v, shared)):
+                    rows.append(part[at * c.d_head : (at + 1) * c.d_head])
+            out[f"{there}.self_attn.query_key_value.{kind}"] = torch.cat(rows)
+    return out
+
+
 def as_gpt2(model: GPT) -> dict[str, Tensor]:
     own = model.state_dict()
     out = {
@@ -71,9 +102,38 @@ PEER = "transformers is not installed; it is no dependency, only a peer to compa
 @pytest.mark.filterwarnings("ignore")  # its warnings are its own
 @pytest.mark.parametrize("n_kv_heads", [8, 2])
 @torch.no_grad()
-def test_the_default_network_is_starcoder2_in_transformers(n_kv_heads: int) -> None:
+def test_the_default_network_is_persimmon_in_transformers(n_kv_heads: int) -> None:
     transformers = pytest.importorskip("transformers", reason=PEER)
     c = ModelConfig(n_kv_heads=n_kv_heads)
+    model, ids = shaken(c), some_ids(c, 2, 40)
+    config = transformers.PersimmonConfig(
+        vocab_size=c.vocab_size,
+        hidden_size=c.d_model,
+        intermediate_size=c.d_ff,
+        num_hidden_layers=c.n_layers,
+        num_attention_heads=c.n_heads,
+        max_position_embeddings=c.context,
+        layer_norm_eps=1e-5,
+        hidden_act="gelu_pytorch_tanh",
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": 10_000.0,
+            "partial_rotary_factor": 1.0,
+        },
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    peer = transformers.PersimmonForCausalLM(config).eval()
+    peer.load_state_dict(as_persimmon(model))
+    torch.testing.assert_close(model(ids), peer(ids).logits, rtol=0, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore")  # its warnings are its own
+@pytest.mark.parametrize("n_kv_heads", [8, 2])
+@torch.no_grad()
+def test_without_normed_queries_it_is_starcoder2_in_transformers(n_kv_heads: int) -> None:
+    transformers = pytest.importorskip("transformers", reason=PEER)
+    c = ModelConfig(n_kv_heads=n_kv_heads, qk_norm=False)
     model, ids = shaken(c), some_ids(c, 2, 40)
     config = transformers.Starcoder2Config(
         vocab_size=c.vocab_size,

@@ -49,7 +49,7 @@ class ModelConfig:
     """Whether the output head carries a bias."""
     tie_head: bool = False
     """Whether the output head shares the matrix of the token embedding."""
-    qk_norm: bool = False
+    qk_norm: bool = True
     """Whether queries and keys are normalised per head, by a LayerNorm without weights."""
     zero_init: bool = True
     """Whether the last projection of each residual part starts at zero."""
@@ -103,10 +103,21 @@ class ModelConfig:
 
 PRESETS: dict[str, ModelConfig] = {
     "default": ModelConfig(),
-    "small": ModelConfig(n_layers=4, d_model=256, d_ff=1024, n_heads=4, n_kv_heads=4, context=1024),
+    # without QK-norm, as the bundled network, which --init-from goes on from
+    "small": ModelConfig(
+        n_layers=4,
+        d_model=256,
+        d_ff=1024,
+        n_heads=4,
+        n_kv_heads=4,
+        context=1024,
+        qk_norm=False,
+    ),
     "tiny": ModelConfig(n_layers=2, d_model=64, d_ff=256, n_heads=2, n_kv_heads=2, context=256),
     # chapter 14 of "Learn Generative AI with PyTorch": GPT-2 blocks over the 390 events
-    "chapter14": ModelConfig(positions="learned", zero_init=False, init_std=0.02, dropout=0.1),
+    "chapter14": ModelConfig(
+        positions="learned", qk_norm=False, zero_init=False, init_std=0.02, dropout=0.1
+    ),
     # the text network of the same book: 3 blocks over a vocabulary of 10,600 words
     "text-3x256": ModelConfig(
         n_layers=3,
@@ -117,6 +128,7 @@ PRESETS: dict[str, ModelConfig] = {
         context=128,
         vocab_size=10_600,
         positions="learned",
+        qk_norm=False,
         zero_init=False,
         init_std=0.02,
         dropout=0.1,
@@ -134,6 +146,7 @@ PRESETS: dict[str, ModelConfig] = {
         activation="relu",
         qkv_bias=False,
         head_bias=True,
+        qk_norm=False,
         zero_init=False,
         init_std=0.02,
         dropout=0.2,
@@ -143,6 +156,7 @@ PRESETS: dict[str, ModelConfig] = {
         norm="post",
         activation="relu",
         positions="learned",
+        qk_norm=False,
         zero_init=False,
         init_std=0.02,
         dropout=0.1,

@@ -201,6 +201,7 @@ def _chapter14(theirs: Weights, n_heads: int) -> tuple[ModelConfig, Weights]:
         context=positions.shape[0],
         vocab_size=embedding.shape[0],
         positions="learned",
+        qk_norm=False,
     )
     weights = {"embedding.weight": embedding, "positions.weight": positions}
     weights["head.weight"] = theirs["lm_head.weight"]
@@ -227,6 +228,7 @@ def _music_transformer(theirs: Weights, n_heads: int) -> tuple[ModelConfig, Weig
         activation="relu",
         positions="learned",
         head_bias=True,
+        qk_norm=False,
     )
     weights = {"embedding.weight": embedding, "positions.weight": sines.flatten(1)}
     for kind in KINDS:
