@@ -21,8 +21,12 @@ def kinds(model: nn.Module) -> set[type[nn.Module]]:
 
 @needs_onednn
 @pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("least", [0, 10_000, 300_000])
 @torch.inference_mode()
-def test_the_logits_are_those_of_the_plain_network(name: str) -> None:
+def test_the_logits_are_those_of_the_plain_network(
+    monkeypatch: pytest.MonkeyPatch, name: str, least: int
+) -> None:
+    monkeypatch.setattr(module, "LEAST", least)
     model = network(name)
     twin = packed(model)
     assert (kinds(model), kinds(twin)) == ({nn.Linear}, {PackedLinear})
@@ -34,7 +38,11 @@ def test_the_logits_are_those_of_the_plain_network(name: str) -> None:
 
 @needs_onednn
 @torch.inference_mode()
-def test_it_keeps_its_weights_whatever_becomes_of_the_plain_network() -> None:
+@pytest.mark.parametrize("least", [0, 300_000])
+def test_it_keeps_its_weights_whatever_becomes_of_the_plain_network(
+    monkeypatch: pytest.MonkeyPatch, least: int
+) -> None:
+    monkeypatch.setattr(module, "LEAST", least)
     model = random_network()
     twin, ids = packed(model), torch.tensor([[388, 60, 370]])
     before = twin(ids)
@@ -50,7 +58,7 @@ def test_where_torch_has_no_onednn_the_network_stays_as_it_is(
     def refuse(*_: object) -> None:
         raise lacks("not in this build")
 
-    monkeypatch.setattr(module.PackedLinear, "forward", refuse)
+    monkeypatch.setattr(module.PackedLinear, "_multiply", refuse)
     model = random_network()
     assert packed(model) is model
 

@@ -12,8 +12,12 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from music_gpt.network.model import GPT
+
+LEAST = 300_000
+"""Products of two numbers below which a call of oneDNN costs more than it saves."""
 
 
 def packed(model: GPT) -> GPT:
@@ -48,9 +52,16 @@ class PackedLinear(nn.Module):
             raise RuntimeError("only float32 gains")
         self._weight: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight)
         self._bias = None if linear.bias is None else linear.bias.detach().clone()
-        self(torch.zeros(1, linear.in_features))  # what is not there is missed only in use
+        # for few rows of a small matrix
+        self._plain = weight.clone() if weight.numel() < LEAST else None
+        self._multiply(torch.zeros(1, linear.in_features))  # what lacks is missed only in use
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., inputs) -> (..., outputs)."""
+        if self._plain is not None and x.numel() * len(self._plain) < LEAST:
+            return F.linear(x, self._plain, self._bias)
+        return self._multiply(x)
+
+    def _multiply(self, x: Tensor) -> Tensor:
         product = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
         return cast(Tensor, product)
