@@ -1,9 +1,9 @@
 """A network and the name of an engine -> what runs it: torch, a GPU, or ONNX Runtime.
 
-ONNX Runtime comes with the extra `fast` and is up to four times as quick on a CPU. Its files are made
-once for each checkpoint and kept in the user's cache, and so is what was measured when a file was
-made: by how much the engine predicts real music worse than torch does, and whether its takes are
-the same alone and among others. Without a good answer `auto` does not choose it.
+ONNX Runtime comes with the extra `fast` and is up to four times as quick on a CPU. Its files are
+made once for each checkpoint and kept in the user's cache, and so is what was measured when a file
+was made: by how much the engine predicts real music worse than torch does, and whether its takes
+are the same alone and among others. Without a good answer `auto` does not choose it.
 """
 
 from __future__ import annotations
