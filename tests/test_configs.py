@@ -354,7 +354,7 @@ def test_the_table_describes_the_network(file: Path) -> None:
     assert table()[file.name]["network"] == (
         f"{c.n_layers} × {c.d_model}/{c.d_ff}, {c.norm}-norm, "
         f"{c.activation.upper().replace('RELU', 'ReLU')}, "
-        f"{'rotary' if c.positions == 'rope' else 'learned'} positions"
+        f"{'rotary' if c.positions == 'rope' else 'learned'} positions{', QK-norm' * c.qk_norm}"
     )
 
 
