@@ -167,10 +167,14 @@ def test_the_check_notices_a_network_that_is_another() -> None:
 
 
 def test_a_network_that_has_no_onnx_file_runs_in_torch(cache: Path) -> None:
-    model = some_network(d_model=16)  # heads of 8
-    assert choose_engine(model, "5eed", threads=1).name == "torch"
-    with pytest.raises(InputError, match="heads are 8 wide, and only multiples of 16"):
-        choose_engine(model, "5eed", "onnx")
+    for positions, d_model, why in (
+        ("rope", 16, "heads are 8 wide, and only multiples of 16"),
+        ("learned", 24, "heads are 12 wide, and only multiples of 8"),
+    ):
+        model = some_network(d_model=d_model, positions=positions)
+        assert choose_engine(model, positions, threads=1).name == "torch"
+        with pytest.raises(InputError, match=why):
+            choose_engine(model, positions, "onnx")
     large = ModelConfig(n_layers=200, d_model=1024, d_ff=4096)
     assert onnx_graph.why_not(large) == "it is larger than such a file can be"
 

@@ -122,6 +122,13 @@ def test_a_shape_that_is_no_growth_is_refused_in_a_sentence(changes: dict[str, i
         grown(GPT(SMALL), replace(SMALL, **changes))
 
 
+def test_the_sentence_names_the_settings_that_differ() -> None:
+    other = replace(SMALL, qk_norm=False, bias=False)
+    differ = "bias False in place of True and qk_norm False in place of True;"
+    with pytest.raises(InputError, match=f"2 and 2 with {differ}"):
+        grown(GPT(SMALL), other)
+
+
 def test_a_tied_head_cannot_be_widened() -> None:
     tied = replace(SMALL, tie_head=True)
     with pytest.raises(InputError, match="cannot be grown into"):

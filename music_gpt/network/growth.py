@@ -11,7 +11,6 @@ The module knows neither files nor training.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import cast
 
@@ -60,14 +59,15 @@ def grown(small: GPT, config: ModelConfig) -> GPT:
 
 
 def _require_growth(small: ModelConfig, large: ModelConfig) -> None:
-    same = all(
-        getattr(small, knob.name) == getattr(large, knob.name)
-        for knob in dataclasses.fields(ModelConfig)
-        if knob.name not in MAY_DIFFER
-    )
+    theirs = large.to_dict()
+    others = [
+        f"{name} {theirs[name]} in place of {own}"
+        for name, own in small.to_dict().items()
+        if name not in MAY_DIFFER and own != theirs[name]
+    ]
     m, rest = divmod(large.d_model, small.d_model)
     grows = (
-        same
+        not others
         and (large.n_layers == small.n_layers or small.norm == "pre")
         and (m == 1 or not small.tie_head)
         and rest == 0
@@ -79,13 +79,14 @@ def _require_growth(small: ModelConfig, large: ModelConfig) -> None:
         and (small.positions == "rope" or large.context == small.context)
     )
     if not grows:
+        with_others = f" with {' and '.join(others)}" if others else ""
         raise InputError(
             f"A network of {small.n_layers} blocks, {small.d_model}/{small.d_ff}, "
             f"{small.n_heads} heads and {small.n_kv_heads} key/value heads cannot be grown into "
             f"one of {large.n_layers} blocks, {large.d_model}/{large.d_ff}, {large.n_heads} and "
-            f"{large.n_kv_heads}; use its own shape, or whole multiples of the widths and of the "
-            "heads and at least as many blocks, and leave the other settings of the model as they "
-            f"are: {small.to_dict()}."
+            f"{large.n_kv_heads}{with_others}; use its own shape, or whole multiples of the "
+            "widths and of the heads and at least as many blocks, and leave the other settings of "
+            f"the model as they are: {small.to_dict()}."
         )
 
 

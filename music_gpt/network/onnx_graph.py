@@ -28,8 +28,8 @@ FUSED = "com.microsoft"
 """Where ONNX Runtime's own operators live."""
 BLOCK = 32
 """Weights that share a scale. With 128 the rows of a batch were no longer those of a take alone."""
-HEAD_STEP = 16
-"""ONNX Runtime turns only heads whose width is a multiple of it."""
+HEAD_STEPS = {"rope": 16, "learned": 8}
+"""ONNX Runtime takes only heads whose width is a multiple of it, for each kind of positions."""
 MAX_BYTES = 1_900_000_000
 """Protocol buffers, and so ONNX files in one piece, end at 2 GB."""
 
@@ -39,8 +39,9 @@ Shape = list[str | int | None]
 
 def why_not(config: ModelConfig) -> str | None:
     """Why such a network has no ONNX file, as the end of a sentence; None where it has one."""
-    if config.positions == "rope" and config.d_head % HEAD_STEP:
-        return f"its heads are {config.d_head} wide, and only multiples of {HEAD_STEP} are turned"
+    step = HEAD_STEPS[config.positions]
+    if config.d_head % step:
+        return f"its heads are {config.d_head} wide, and only multiples of {step} have a place"
     size = 4 * config.n_layers * config.d_model * (4 * config.d_model + 2 * config.d_ff)
     return "it is larger than such a file can be" if size > MAX_BYTES else None
 
