@@ -270,11 +270,18 @@ def test_a_checkpoint_of_another_vocabulary_is_refused(path: Path) -> None:
 
 def test_a_checkpoint_of_a_newer_version_asks_for_an_update(path: Path) -> None:
     def newer(about: dict[str, Any], _: dict[str, torch.Tensor]) -> None:
-        about["version"] = 2
+        about["version"] = 3
         del about["card"]
 
     rewrite(path, newer)
-    refused(path, "version 2, but this program reads version 1; update music_gpt")
+    refused(path, "version 3, but this program reads versions up to 2; update music_gpt")
+
+
+def test_of_version_1_only_networks_that_still_compute_the_same_are_read(path: Path) -> None:
+    rewrite(path, lambda about, _: about.update(version=1))
+    refused(path, "normalised queries and keys in another way")
+    with_config(path, qk_norm=False)
+    assert not load_checkpoint(path)[0].config.qk_norm
 
 
 def test_without_a_bundled_checkpoint_the_sentence_says_how_to_get_one(

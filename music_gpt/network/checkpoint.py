@@ -27,7 +27,8 @@ from music_gpt.printable import printable_name, shown
 from music_gpt.tokens.corpus import sha256_of
 from music_gpt.tokens.events import vocabulary_hash
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""In version 1 normalised queries and keys kept their mean; all other networks are the same."""
 BUNDLED_FOLDER = Path(__file__).parent.parent / "pretrained"
 MAX_PARAMETERS = 2_000_000_000
 """A file that claims to hold more is not ours."""
@@ -116,10 +117,10 @@ def _read_about(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any
         version, vocabulary = about["version"], about["vocabulary_hash"]
     except (KeyError, TypeError, ValueError, RecursionError):
         raise InputError(_foreign(path, "it carries no music_gpt card")) from None
-    if version != FORMAT_VERSION:
+    if version not in (1, FORMAT_VERSION):
         raise InputError(
-            f"{shown(path)} is a checkpoint of version {version!r}, but this program reads version "
-            f"{FORMAT_VERSION}; update music_gpt."
+            f"{shown(path)} is a checkpoint of version {version!r}, but this program reads "
+            f"versions up to {FORMAT_VERSION}; update music_gpt."
         )
     if vocabulary != vocabulary_hash():
         raise InputError(
@@ -128,7 +129,20 @@ def _read_about(path: Path, metadata: Mapping[str, str] | None) -> dict[str, Any
         )
     if not isinstance(about.get("card"), dict) or not isinstance(about.get("model"), dict):
         raise InputError(_foreign(path, "its card is incomplete"))
+    require_same_arithmetic(shown(path), version, about["model"])
     return dict(about)
+
+
+def require_same_arithmetic(what: str, version: int, model: Mapping[str, Any]) -> None:
+    """Raise `InputError` where a network of a file of this version was another one than it is now.
+
+    model: its configuration as plain values.
+    """
+    if version < FORMAT_VERSION and model.get("qk_norm"):
+        raise InputError(
+            f"{what} comes from a version that normalised queries and keys in another way, so this "
+            "program would compute something else; train it again, or use that version."
+        )
 
 
 def _read_config(path: Path, values: dict[str, Any]) -> ModelConfig:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from music_gpt.errors import InputError
-from music_gpt.network.checkpoint import save_checkpoint
+from music_gpt.network.checkpoint import FORMAT_VERSION, save_checkpoint
 from music_gpt.network.model import GPT, all_finite
 from music_gpt.printable import shown
 from music_gpt.tokens.data import Windows
@@ -212,6 +212,7 @@ class RunCallback(pl.Callback):
             "measured": self.measured,
             "measured_at": self.measured_at,
             "config": module.config.to_dict(),
+            "version": FORMAT_VERSION,
             "tokens_sha256": self.card["tokens_sha256"],
             "rng": torch.get_rng_state(),
         }

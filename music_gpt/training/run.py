@@ -23,7 +23,7 @@ from lightning_fabric.utilities.warnings import PossibleUserWarning
 from music_gpt.config.training import RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import locked
-from music_gpt.network.checkpoint import load_checkpoint
+from music_gpt.network.checkpoint import load_checkpoint, require_same_arithmetic
 from music_gpt.network.growth import grown
 from music_gpt.network.model import GPT, resolve_device, use_bf16
 from music_gpt.printable import printable_name, shown
@@ -229,6 +229,7 @@ def _check_resume(state: Mapping[str, Any], config: RunConfig, card: Mapping[str
             "The run was started with another network or optimizer than the configuration says; "
             "resume it with its own config.yaml, or start a new run with --init-from."
         )
+    require_same_arithmetic("The run", state.get("version", 1), state["config"]["model"])
     if state["tokens_sha256"] != card["tokens_sha256"]:
         raise InputError(
             "The tokens folder is not the one that the run was started with; give that folder, or "

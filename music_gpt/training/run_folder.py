@@ -220,7 +220,7 @@ def _check_state(state: Mapping[str, Any]) -> None:
     """Raise whatever comes of it where a run cannot take this state over."""
     told, network = state["config"], ModelConfig.from_dict(state["config"]["model"])
     counts = [state[name] for name in ("step", "batches_done", "tokens", "ema_updates")]
-    counts += [state.get("loss_count", 0), told["data"]["batch_size"]]
+    counts += [state.get("loss_count", 0), state.get("version", 1), told["data"]["batch_size"]]
     counts += [told["train"]["devices"], told["train"]["num_nodes"]]
     figures = [state["seconds"], state.get("loss_sum", 0.0)]
     _require(all(type(count) is int and count >= 0 for count in counts), "counts")

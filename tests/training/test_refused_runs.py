@@ -60,6 +60,13 @@ def test_a_run_is_not_resumed_with_another_network(stopped: Path, tokens: Path) 
     refused("another network or optimizer.*config.yaml", tokens, stopped, other, resume=True)
 
 
+def test_a_run_whose_network_was_another_one_is_not_resumed(stopped: Path, tokens: Path) -> None:
+    state = torch.load(stopped / "last.ckpt", weights_only=True)
+    del state["version"]  # as before versions were told
+    torch.save(state, stopped / "last.ckpt")
+    refused("normalised queries and keys in another way", tokens, stopped, resume=True)
+
+
 def test_a_run_is_not_resumed_on_other_tokens(stopped: Path, tmp_path: Path) -> None:
     other = tokens_folder(tmp_path / "other", {"train": [30]}, seed=90)
     refused("not the one that the run was started with", other, stopped, resume=True)
