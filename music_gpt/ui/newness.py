@@ -53,7 +53,8 @@ def shared_line(run: SharedRun) -> str:
     >>> shared_line(run).partition(";")[0]
     'At least 28 notes in a row are as in Spring Waltz, 1'
     """
-    name = " ".join(PurePosixPath(run.source).stem.replace("_", " ").split())
+    stem = PurePosixPath(run.source).stem
+    name = " ".join(stem.replace("_", " ").split()) or stem
     name = name if len(name) <= MOST_LETTERS else name[:MOST_LETTERS] + "…"
     least = "" if run.exact else "At least "
     return f"{least}{run.different_notes} notes in a row are as in {name}; {UNHEARD}."

@@ -9,10 +9,10 @@ from visiting import SCALE
 
 from music_gpt.midi.piece import make_notes, piece_from_notes
 from music_gpt.tokens.events import encode_notes
-from music_gpt.tokens.originality import INDEX_FILE, IndexWriter
+from music_gpt.tokens.originality import INDEX_FILE, IndexWriter, SharedRun
 from music_gpt.ui import visit as visits
 from music_gpt.ui.desk import Desk
-from music_gpt.ui.newness import Newness
+from music_gpt.ui.newness import Newness, shared_line
 from music_gpt.ui.visit import Visit
 
 
@@ -46,6 +46,11 @@ def test_it_is_told_what_the_new_notes_of_a_take_share_with_the_training_music(
     visit.takes = [visits.Take("take-1", others, {}, 0.0)]
     none = "No 24 notes in a row are as in the training music: it counts as new."
     assert desk.compare(visit)["lines"] == [none]
+
+
+def test_a_training_piece_whose_name_is_underscores_keeps_it() -> None:
+    run = SharedRun(30, 28, 4.25, 62.0, "salon/__.mid", 9.5, exact=True)
+    assert shared_line(run).startswith("28 notes in a row are as in __;")
 
 
 def test_a_damaged_index_is_told_and_none_at_all_is_no_fault(tmp_path: Path) -> None:
