@@ -113,7 +113,8 @@ def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
         raise interrupted(result["stopped_by"], told)
     until = began + 60 * minutes if minutes else math.inf
     result |= {"evaluation": evaluate(args.tokens, Path(result["checkpoint"]), config, until)}
-    result["minutes_in_all"] = round((time.monotonic() - began) / 60, 2)
+    # of a run that went on, what came before has only its training counted
+    result["minutes_in_all"] = max(result["minutes"], round((time.monotonic() - began) / 60, 2))
     with whole_file(args.out / EVALUATION) as beside:
         beside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return result

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 SHOWN_SECONDS = 0.01
 """Times are shown to the hundredth."""
+UNTOUCHED = "Stopped; the part is as it was"
 Flags = npt.NDArray[np.bool_]
 RollValue = dict[str, Any]
 """What the roll is given: plain numbers and strings only, because numpy floats reach the browser
@@ -269,6 +270,8 @@ def redo(
             redone = None if given_up() else redoing.redone()
             if redone is not None and not given_up():  # comparing takes seconds, too
                 visit.show_redone(before, redone)
+    if visit.stop_asked and visit.turn == turn:
+        visit.roll = visit.roll | {"status": UNTOUCHED}
     yield visit.roll
 
 

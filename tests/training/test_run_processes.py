@@ -97,12 +97,15 @@ def test_a_run_says_nothing_but_its_result_and_leaves_nothing_elsewhere(
     assert list(elsewhere.iterdir()) == []
 
 
-def test_two_processes_train_like_one_with_batches_of_twice_the_size(tmp_path: Path) -> None:
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_two_processes_train_like_one_with_batches_of_twice_the_size(
+    tmp_path: Path, optimizer: str
+) -> None:
     long_pieces = tokens_folder(tmp_path / "tokens", {"train": [400], "validation": [150]})
     same = {
         "data.stretch": 0,
         "data.velocity_bins": 0,
-        "optim.optimizer": "adamw",
+        "optim.optimizer": optimizer,
         "train.max_steps": 6,
         "train.validate_every_steps": 2,
     }
