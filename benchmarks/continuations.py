@@ -57,6 +57,8 @@ MINUTE = 60.0
 GOAL = 0.05
 """Share by which the last minute of a long piece may differ from its first."""
 Ids = npt.NDArray[np.integer]
+SPREAD_SECONDS = 0.035
+"""A performer's chord is spread over a few such waits; a score's is struck at once."""
 _NOTHING = np.zeros(0, NOTE_DTYPE)
 
 
@@ -229,9 +231,16 @@ def minute(notes: Notes) -> dict[str, float]:
     pitch = notes["pitch"].astype(np.int64)
     return {
         "mean_pitch": float(pitch.mean()) if len(pitch) else np.nan,
+        "strokes_per_second": strokes(notes["start"]) / MINUTE,
         "same_pitch_again": float((pitch[1:] == pitch[:-1]).mean()) if len(pitch) > 1 else np.nan,
         **found,
     }
+
+
+def strokes(starts: Floats) -> int:
+    """How often the hands come down: onsets that are no part of the chord before them."""
+    waits = np.diff(np.unique(starts), prepend=-np.inf)
+    return int((waits > SPREAD_SECONDS).sum())
 
 
 def change_of_mean(values: Floats) -> float:

@@ -52,6 +52,11 @@ def test_a_note_that_is_not_ended_or_struck_twice_is_counted(
     assert script.hanging_notes(written(tmp_path, *events)) == n
 
 
+def test_a_spread_chord_is_one_stroke(script: Any) -> None:
+    assert script.strokes(np.array([0.0, 0.0, 0.02, 0.05, 0.5, 0.6, 0.6])) == 3
+    assert script.strokes(np.zeros(0)) == 0
+
+
 def test_what_the_program_writes_has_no_hanging_note(script: Any, tmp_path: Path) -> None:
     write_midi(melody(1, 200), tmp_path / "a.mid")
     assert script.hanging_notes(tmp_path / "a.mid") == 0
