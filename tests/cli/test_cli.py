@@ -113,7 +113,7 @@ def test_every_knob_is_explained_in_the_help(capsys: pytest.CaptureFixture[str])
         (["app", "--port=-1"], "--port is -1"),
         (
             ["app", "--engine=gpu"],
-            "--engine is 'gpu', but it has to be auto, torch, onnx or onnx-int8",
+            "--engine is 'gpu', but it has to be auto, torch, cuda, onnx or onnx-int8",
         ),
         (
             ["import", "a.pt", "--from=gpt2", "--out", "a.safetensors"],
