@@ -118,7 +118,7 @@ class Desk:
         def steps(wish: Wish, part: Selection) -> Steps:
             return visits.compose(visit, self._pianist, wish, part.start, part.end)
 
-        yield from show(visit, selection, values, steps)
+        yield from show(visit, selection, values, steps, STOP_COMPOSING)
 
     def redo(self, visit: Visit, selection: Any, *values: Any) -> Iterator[tuple[Any, ...]]:
         """The same for a marked part of what is shown, which is composed anew."""
@@ -129,7 +129,7 @@ class Desk:
             take, stretch = None if part.of_prompt else part.take, (part.start, part.end)
             return visits.redo(visit, self._pianist, wish, take, stretch)
 
-        yield from show(visit, selection, values, steps)
+        yield from show(visit, selection, values, steps, STOP_REDOING)
 
     def compare(self, visit: Visit) -> dict[str, Any]:
         """What each take shares with the training music, and of which music that is told."""
@@ -210,16 +210,23 @@ def show_file(visit: Visit, piece: midi.Piece, name: str) -> RollValue:
 
 
 def show(
-    visit: Visit, selection: Any, values: Sequence[Any], begin: Callable[[Wish, Selection], Steps]
+    visit: Visit,
+    selection: Any,
+    values: Sequence[Any],
+    begin: Callable[[Wish, Selection], Steps],
+    stop: str,
 ) -> Iterator[tuple[Any, ...]]:
-    """What a composition shows, step by step; where there is a fault, its sentence."""
+    """What a composition shows, step by step; where there is a fault, its sentence.
+
+    stop: what stands on the button that ends it.
+    """
     try:
         wish = read_wish(dict(zip(FORM, values, strict=True)))
         with closing(begin(wish, read_selection(selection))) as steps:
-            buttons = BUSY
+            buttons = first = busy(stop)
             for value in steps:
                 yield value, *buttons
-                if buttons is BUSY:
+                if buttons is first:
                     tell(visit.warnings)
                 buttons = UNCHANGED
         yield visit.roll, *idle(visit)
@@ -246,14 +253,17 @@ def tell(sentences: list[str]) -> None:
 
 NO_TRACKS = gr.update(choices=[], value=[], visible=False)
 """The list of tracks where there is no choice."""
-BUSY = (
-    gr.update(visible=False),
-    gr.update(visible=False),
-    gr.update(visible=True),
-    *[gr.update(interactive=False)] * len(KINDS),
-)
-"""Compose, Redo, Stop and what saves while music is composed."""
-UNCHANGED = (gr.skip(),) * len(BUSY)
+UNCHANGED = (gr.skip(),) * (3 + len(KINDS))
+"""Compose, Redo, Stop and what saves from the second step on."""
+STOP_COMPOSING, STOP_REDOING = "Stop, keep the music", "Stop, keep the part as it was"
+"""What stands on Stop: music that has been composed stays, but a part that is half full is none."""
+
+
+def busy(stop: str) -> tuple[Any, ...]:
+    """Compose, Redo, Stop and what saves while music is composed."""
+    hidden = gr.update(visible=False)
+    saves = [gr.update(interactive=False)] * len(KINDS)
+    return hidden, hidden, gr.update(visible=True, value=stop), *saves
 
 
 def idle(visit: Visit) -> tuple[Any, ...]:

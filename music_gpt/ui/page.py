@@ -23,7 +23,7 @@ from music_gpt.config.sampling import SAMPLING_PRESETS
 from music_gpt.errors import InputError
 from music_gpt.process import sigterm_interrupts
 from music_gpt.ui import bounds
-from music_gpt.ui.desk import NOTHING, Desk
+from music_gpt.ui.desk import NOTHING, STOP_COMPOSING, Desk
 from music_gpt.ui.door import GuardedBlocks
 from music_gpt.ui.form import (
     ADVANCED,
@@ -158,7 +158,7 @@ def roll_card(desk: Desk) -> Widgets:
     with gr.Row(elem_id="actions"):
         go = gr.Button("Compose", variant="primary", elem_id="compose")
         redo = gr.Button("Compose this part anew", variant="primary", elem_id="redo")
-        stop = gr.Button("Stop, keep the music", visible=False, elem_id="stop")
+        stop = gr.Button(STOP_COMPOSING, visible=False, elem_id="stop")
         saves = [gr.Button(word, interactive=False, elem_classes="save") for word in KINDS]
     return Widgets(gr.State(first, time_to_live=12 * HOUR), roll, go, redo, stop, saves)
 

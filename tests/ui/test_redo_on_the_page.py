@@ -55,6 +55,14 @@ def test_a_part_of_a_take_is_composed_anew_and_both_can_be_taken_away() -> None:
     assert len(names_in(desk.save(".zip", visit, FIRST))) == 6
 
 
+def test_stop_says_what_stays() -> None:
+    desk, visit = Desk(PIANIST), visitor()
+    _, _, _, stop, *_ = next(desk.compose(visit, FIRST, *values_of(duration=5)))
+    assert (stop["value"], stop["visible"]) == ("Stop, keep the music", True)
+    _, _, _, stop, *_ = next(desk.redo(visit, MARKED, *values_of()))
+    assert (stop["value"], stop["visible"]) == ("Stop, keep the part as it was", True)
+
+
 def test_a_redo_that_is_stopped_leaves_all_as_it_was() -> None:
     visit = visitor()
     steps(visit, Wish(5.0, seed=7))
