@@ -1,5 +1,7 @@
 """The network against the same ones in transformers."""
 
+from typing import Any
+
 import pytest
 import torch
 from networks import network, shaken, some_ids
@@ -16,58 +18,56 @@ def heads_apart(model: GPT, layer: int, kind: str) -> tuple[Tensor, Tensor, Tens
     return qkv[:n_q], qkv[n_q : n_q + n_k], qkv[n_q + n_k :]
 
 
-def as_starcoder2(model: GPT) -> dict[str, Tensor]:
+def below_llama_names(model: GPT, norm: str, names: dict[str, str]) -> dict[str, Tensor]:
+    """What goes over as it is, where the parts lie as in Llama: ours -> theirs."""
     own = model.state_dict()
     out = {
         "lm_head.weight": own["head.weight"],
         "model.embed_tokens.weight": own["embedding.weight"],
     }
+    names = {"norm1": "input_layernorm", "norm2": "post_attention_layernorm", **names}
+    for kind in ("weight", "bias"):
+        out[f"model.{norm}.{kind}"] = own[f"norm.{kind}"]
+        for layer in range(model.config.n_layers):
+            for ours, theirs in names.items():
+                there = f"model.layers.{layer}.{theirs}.{kind}"
+                out[there] = own[f"blocks.{layer}.{ours}.{kind}"]
+    return out
+
+
+def as_starcoder2(model: GPT) -> dict[str, Tensor]:
     names = {
-        "norm1": "input_layernorm",
-        "norm2": "post_attention_layernorm",
         "attention.proj": "self_attn.o_proj",
         "feed_forward.up": "mlp.c_fc",
         "feed_forward.down": "mlp.c_proj",
     }
+    out = below_llama_names(model, "norm", names)
     for kind in ("weight", "bias"):
-        out[f"model.norm.{kind}"] = own[f"norm.{kind}"]
         for layer in range(model.config.n_layers):
-            there = f"model.layers.{layer}"
-            for ours, theirs in names.items():
-                out[f"{there}.{theirs}.{kind}"] = own[f"blocks.{layer}.{ours}.{kind}"]
             for letter, part in zip("qkv", heads_apart(model, layer, kind), strict=True):
-                out[f"{there}.self_attn.{letter}_proj.{kind}"] = part
+                out[f"model.layers.{layer}.self_attn.{letter}_proj.{kind}"] = part
     return out
 
 
 def as_persimmon(model: GPT) -> dict[str, Tensor]:
-    own, c = model.state_dict(), model.config
-    out = {
-        "lm_head.weight": own["head.weight"],
-        "model.embed_tokens.weight": own["embedding.weight"],
-    }
     names = {
-        "norm1": "input_layernorm",
-        "norm2": "post_attention_layernorm",
         "attention.proj": "self_attn.dense",
         "feed_forward.up": "mlp.dense_h_to_4h",
         "feed_forward.down": "mlp.dense_4h_to_h",
     }
+    out, c = below_llama_names(model, "final_layernorm", names), model.config
     for kind, plain in (("weight", torch.ones(c.d_head)), ("bias", torch.zeros(c.d_head))):
-        out[f"model.final_layernorm.{kind}"] = own[f"norm.{kind}"]
         for layer in range(c.n_layers):
-            there = f"model.layers.{layer}"
-            for ours, theirs in names.items():
-                out[f"{there}.{theirs}.{kind}"] = own[f"blocks.{layer}.{ours}.{kind}"]
-            out[f"{there}.self_attn.q_layernorm.{kind}"] = plain
-            out[f"{there}.self_attn.k_layernorm.{kind}"] = plain
+            there = f"model.layers.{layer}.self_attn"
+            out[f"{there}.q_layernorm.{kind}"] = plain
+            out[f"{there}.k_layernorm.{kind}"] = plain
             q, k, v = heads_apart(model, layer, kind)
             rows = []
             for head in range(c.n_heads):  # query, key and value of one head, then the next
                 shared = head * c.n_kv_heads // c.n_heads
                 for part, at in ((q, head), (k, shared), (v, shared)):
                     rows.append(part[at * c.d_head : (at + 1) * c.d_head])
-            out[f"{there}.self_attn.query_key_value.{kind}"] = torch.cat(rows)
+            out[f"{there}.query_key_value.{kind}"] = torch.cat(rows)
     return out
 
 
@@ -96,6 +96,22 @@ def as_gpt2(model: GPT) -> dict[str, Tensor]:
     return out
 
 
+def sizes(c: ModelConfig) -> dict[str, Any]:
+    """What the configurations of both networks with rotary positions tell in the same words."""
+    return {
+        "vocab_size": c.vocab_size,
+        "hidden_size": c.d_model,
+        "intermediate_size": c.d_ff,
+        "num_hidden_layers": c.n_layers,
+        "num_attention_heads": c.n_heads,
+        "max_position_embeddings": c.context,
+        "hidden_act": "gelu_pytorch_tanh",
+        "tie_word_embeddings": False,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+
+
 PEER = "transformers is not installed; it is no dependency, only a peer to compare with"
 
 
@@ -107,21 +123,13 @@ def test_the_default_network_is_persimmon_in_transformers(n_kv_heads: int) -> No
     c = ModelConfig(n_kv_heads=n_kv_heads)
     model, ids = shaken(c), some_ids(c, 2, 40)
     config = transformers.PersimmonConfig(
-        vocab_size=c.vocab_size,
-        hidden_size=c.d_model,
-        intermediate_size=c.d_ff,
-        num_hidden_layers=c.n_layers,
-        num_attention_heads=c.n_heads,
-        max_position_embeddings=c.context,
+        **sizes(c),
         layer_norm_eps=1e-5,
-        hidden_act="gelu_pytorch_tanh",
         rope_parameters={
             "rope_type": "default",
             "rope_theta": 10_000.0,
             "partial_rotary_factor": 1.0,
         },
-        bos_token_id=None,
-        eos_token_id=None,
     )
     peer = transformers.PersimmonForCausalLM(config).eval()
     peer.load_state_dict(as_persimmon(model))
@@ -136,21 +144,12 @@ def test_without_normed_queries_it_is_starcoder2_in_transformers(n_kv_heads: int
     c = ModelConfig(n_kv_heads=n_kv_heads, qk_norm=False)
     model, ids = shaken(c), some_ids(c, 2, 40)
     config = transformers.Starcoder2Config(
-        vocab_size=c.vocab_size,
-        hidden_size=c.d_model,
-        intermediate_size=c.d_ff,
-        num_hidden_layers=c.n_layers,
-        num_attention_heads=c.n_heads,
+        **sizes(c),
         num_key_value_heads=c.n_kv_heads,
-        max_position_embeddings=c.context,
         norm_epsilon=1e-5,
-        hidden_act="gelu_pytorch_tanh",
         rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
         sliding_window=None,
         use_bias=True,
-        tie_word_embeddings=False,
-        bos_token_id=None,
-        eos_token_id=None,
     )
     peer = transformers.Starcoder2ForCausalLM(config).eval()
     peer.load_state_dict(as_starcoder2(model))

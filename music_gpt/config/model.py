@@ -76,6 +76,15 @@ class ModelConfig:
         """Width of one attention head."""
         return self.d_model // self.n_heads
 
+    @property
+    def qkv_rows(self) -> list[int]:
+        """Rows of the queries, of the keys and of the values in the matrix that makes all three.
+
+        >>> ModelConfig(n_kv_heads=2).qkv_rows
+        [512, 128, 128]
+        """
+        return [heads * self.d_head for heads in (self.n_heads, self.n_kv_heads, self.n_kv_heads)]
+
     @classmethod
     def preset(cls, name: str) -> ModelConfig:
         """The network called `name`; raises `InputError` with the known names for another one.
@@ -101,6 +110,13 @@ class ModelConfig:
         return dataclasses.asdict(self)
 
 
+_OF_OLD: dict[str, Any] = {
+    "positions": "learned",
+    "qk_norm": False,
+    "zero_init": False,
+    "init_std": 0.02,
+}
+"""What the networks that this one descends from have in common."""
 PRESETS: dict[str, ModelConfig] = {
     "default": ModelConfig(),
     # without QK-norm, as the bundled network, which --init-from goes on from
@@ -115,11 +131,10 @@ PRESETS: dict[str, ModelConfig] = {
     ),
     "tiny": ModelConfig(n_layers=2, d_model=64, d_ff=256, n_heads=2, n_kv_heads=2, context=256),
     # chapter 14 of "Learn Generative AI with PyTorch": GPT-2 blocks over the 390 events
-    "chapter14": ModelConfig(
-        positions="learned", qk_norm=False, zero_init=False, init_std=0.02, dropout=0.1
-    ),
+    "chapter14": ModelConfig(**_OF_OLD, dropout=0.1),
     # the text network of the same book: 3 blocks over a vocabulary of 10,600 words
     "text-3x256": ModelConfig(
+        **_OF_OLD,
         n_layers=3,
         d_model=256,
         d_ff=1024,
@@ -127,14 +142,11 @@ PRESETS: dict[str, ModelConfig] = {
         n_kv_heads=4,
         context=128,
         vocab_size=10_600,
-        positions="learned",
-        qk_norm=False,
-        zero_init=False,
-        init_std=0.02,
         dropout=0.1,
     ),
     # the network of Karpathy's lecture "Let's build GPT": ReLU, heads without bias
     "lecture": ModelConfig(
+        **_OF_OLD,
         n_layers=6,
         d_model=384,
         d_ff=1536,
@@ -142,23 +154,11 @@ PRESETS: dict[str, ModelConfig] = {
         n_kv_heads=6,
         context=256,
         vocab_size=65,
-        positions="learned",
         activation="relu",
         qkv_bias=False,
         head_bias=True,
-        qk_norm=False,
-        zero_init=False,
-        init_std=0.02,
         dropout=0.2,
     ),
     # "Attention is all you need", decoder blocks without the cross-attention
-    "original-2017": ModelConfig(
-        norm="post",
-        activation="relu",
-        positions="learned",
-        qk_norm=False,
-        zero_init=False,
-        init_std=0.02,
-        dropout=0.1,
-    ),
+    "original-2017": ModelConfig(**_OF_OLD, norm="post", activation="relu", dropout=0.1),
 }

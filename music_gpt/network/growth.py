@@ -108,8 +108,7 @@ def _grow_block(large: Block, small: Block, m: int, f: int) -> None:
     _grow_norm(large.norm1, small.norm1, m)
     _grow_norm(large.norm2, small.norm2, m)
     # rows of the query, key and value heads lie one kind after the other, each is copied apart
-    heads = (small.attention.n_heads, small.attention.n_kv_heads, small.attention.n_kv_heads)
-    rows = [n * small.attention.d_head for n in heads]
+    rows = small.attention.qkv_rows
     parts = torch.split(small.attention.qkv.weight, rows)
     large.attention.qkv.weight.copy_(torch.cat([_shared(part, m, m) for part in parts]))
     if small.attention.qkv.bias is not None:

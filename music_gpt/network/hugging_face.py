@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,15 +42,19 @@ GPT2_NAMES = {
 }
 """Part of a block in GPT-2 -> the same part here."""
 
+STARCODER2_NORMS = {"input_layernorm": "norm1", "post_attention_layernorm": "norm2"}
+STARCODER2_LINEARS = {
+    "self_attn.o_proj": "attention.proj",
+    "mlp.c_fc": "feed_forward.up",
+    "mlp.c_proj": "feed_forward.down",
+}
 PERSIMMON_NAMES = {
-    "input_layernorm": "norm1",
+    **STARCODER2_NORMS,
     "self_attn.dense": "attention.proj",
-    "post_attention_layernorm": "norm2",
     "mlp.dense_h_to_4h": "feed_forward.up",
     "mlp.dense_4h_to_h": "feed_forward.down",
 }
-"""The same for Persimmon."""
-ROPE = {"rope_type": "default", "rope_theta": ROPE_BASE}
+"""The same for Starcoder2, whose linear layers may lack a bias, and for Persimmon."""
 
 READ_ME = """---
 library_name: transformers
@@ -142,73 +146,56 @@ def _activation(config: ModelConfig) -> str:
     return "relu" if config.activation == "relu" else "gelu_pytorch_tanh"
 
 
-def _starcoder2(model: GPT) -> tuple[dict[str, Any], Weights]:
-    c, own = model.config, _Own(model)
-    config = {
-        "architectures": ["Starcoder2ForCausalLM"],
-        "model_type": "starcoder2",
+def _with_rope(c: ModelConfig, kind: str, further: Mapping[str, Any]) -> dict[str, Any]:
+    """What Starcoder2 and Persimmon tell in the same words."""
+    return {
+        "architectures": [f"{kind.capitalize()}ForCausalLM"],
+        "model_type": kind,
         "hidden_size": c.d_model,
         "intermediate_size": c.d_ff,
         "num_hidden_layers": c.n_layers,
         "num_attention_heads": c.n_heads,
-        "num_key_value_heads": c.n_kv_heads,
         "max_position_embeddings": c.context,
-        "norm_epsilon": NORM_EPS,
         "hidden_act": _activation(c),
-        "rope_parameters": ROPE,
+        "rope_parameters": {"rope_type": "default", "rope_theta": ROPE_BASE},
         "rope_theta": ROPE_BASE,  # where transformers before 5 look for it
+        **further,
+    }
+
+
+def _starcoder2(model: GPT) -> tuple[dict[str, Any], Weights]:
+    c, own = model.config, _Own(model)
+    its_own = {
+        "num_key_value_heads": c.n_kv_heads,
+        "norm_epsilon": NORM_EPS,
         "sliding_window": None,
         "use_bias": c.bias,
     }
+    layers, biased = "model.layers.{}", KINDS if c.bias else ("weight",)
     out = {"model.embed_tokens.weight": own("embedding.weight")}
-    for kind in KINDS:
-        out[f"model.norm.{kind}"] = own(f"norm.{kind}")
-    for layer in range(c.n_layers):
-        block, there = f"blocks.{layer}", f"model.layers.{layer}"
-        for kind in KINDS:
-            out[f"{there}.input_layernorm.{kind}"] = own(f"{block}.norm1.{kind}")
-            out[f"{there}.post_attention_layernorm.{kind}"] = own(f"{block}.norm2.{kind}")
-        for kind in KINDS if c.bias else ("weight",):
-            parts = own(f"{block}.attention.qkv.{kind}").tensor_split(
-                (c.d_model, c.d_model + c.n_kv_heads * c.d_head)
-            )
-            for letter, part in zip("qkv", parts, strict=True):
-                out[f"{there}.self_attn.{letter}_proj.{kind}"] = part
-            out[f"{there}.self_attn.o_proj.{kind}"] = own(f"{block}.attention.proj.{kind}")
-            out[f"{there}.mlp.c_fc.{kind}"] = own(f"{block}.feed_forward.up.{kind}")
-            out[f"{there}.mlp.c_proj.{kind}"] = own(f"{block}.feed_forward.down.{kind}")
-    return config, out
+    out |= {f"model.norm.{kind}": own(f"norm.{kind}") for kind in KINDS}
+    out |= own.of_blocks(layers, STARCODER2_NORMS)
+    out |= own.of_blocks(layers, STARCODER2_LINEARS, biased)
+    for name, qkv in own.of_blocks(layers, {"self_attn.{}_proj": "attention.qkv"}, biased).items():
+        parts = torch.split(qkv, c.qkv_rows)
+        out |= {name.format(letter): part for letter, part in zip("qkv", parts, strict=True)}
+    return _with_rope(c, "starcoder2", its_own), out
 
 
 def _persimmon(model: GPT) -> tuple[dict[str, Any], Weights]:
     c, own = model.config, _Own(model)
-    config = {
-        "architectures": ["PersimmonForCausalLM"],
-        "model_type": "persimmon",
-        "hidden_size": c.d_model,
-        "intermediate_size": c.d_ff,
-        "num_hidden_layers": c.n_layers,
-        "num_attention_heads": c.n_heads,
-        "max_position_embeddings": c.context,
-        "layer_norm_eps": NORM_EPS,
-        "hidden_act": _activation(c),
-        "qk_layernorm": True,
-        "partial_rotary_factor": 1.0,
-        "rope_parameters": ROPE | {"partial_rotary_factor": 1.0},
-        "rope_theta": ROPE_BASE,  # where transformers before 5 look for it
-    }
+    config = _with_rope(c, "persimmon", {"layer_norm_eps": NORM_EPS, "qk_layernorm": True})
+    config["partial_rotary_factor"] = config["rope_parameters"]["partial_rotary_factor"] = 1.0
+    layers = "model.layers.{}"
     out = {"model.embed_tokens.weight": own("embedding.weight")}
-    plain = {"weight": torch.ones(c.d_head), "bias": torch.zeros(c.d_head)}  # ours has none
-    for kind in KINDS:
-        out[f"model.final_layernorm.{kind}"] = own(f"norm.{kind}")
-        for layer in range(c.n_layers):
-            block, there = f"blocks.{layer}", f"model.layers.{layer}"
-            for theirs, ours in PERSIMMON_NAMES.items():
-                out[f"{there}.{theirs}.{kind}"] = own(f"{block}.{ours}.{kind}")
-            qkv = _by_the_head(own(f"{block}.attention.qkv.{kind}"), c)
-            out[f"{there}.self_attn.query_key_value.{kind}"] = qkv
-            for letter in "qk":
-                out[f"{there}.self_attn.{letter}_layernorm.{kind}"] = plain[kind].clone()
+    out |= {f"model.final_layernorm.{kind}": own(f"norm.{kind}") for kind in KINDS}
+    out |= own.of_blocks(layers, PERSIMMON_NAMES)
+    fused = own.of_blocks(layers, {"self_attn.query_key_value": "attention.qkv"})
+    out |= {name: _by_the_head(qkv, c) for name, qkv in fused.items()}
+    for layer in range(c.n_layers):
+        for letter in "qk":  # of these ours has no weights
+            norm = f"{layers.format(layer)}.self_attn.{letter}_layernorm"
+            out |= {f"{norm}.weight": torch.ones(c.d_head), f"{norm}.bias": torch.zeros(c.d_head)}
     return config, out
 
 
@@ -241,15 +228,10 @@ def _gpt2(model: GPT) -> tuple[dict[str, Any], Weights]:
         "transformer.wte.weight": own("embedding.weight"),
         "transformer.wpe.weight": own("positions.weight"),
     }
-    for kind in KINDS:
-        out[f"transformer.ln_f.{kind}"] = own(f"norm.{kind}")
-        for layer in range(c.n_layers):
-            for theirs, ours in GPT2_NAMES.items():
-                tensor = own(f"blocks.{layer}.{ours}.{kind}")
-                # a linear layer of GPT-2 keeps its matrix the other way round
-                out[f"transformer.h.{layer}.{theirs}.{kind}"] = (
-                    tensor.T if tensor.ndim == 2 else tensor
-                )
+    out |= {f"transformer.ln_f.{kind}": own(f"norm.{kind}") for kind in KINDS}
+    for name, tensor in own.of_blocks("transformer.h.{}", GPT2_NAMES).items():
+        # a linear layer of GPT-2 keeps its matrix the other way round
+        out[name] = tensor.T if tensor.ndim == 2 else tensor
     return config, out
 
 
@@ -258,12 +240,24 @@ class _Own:
 
     def __init__(self, model: GPT) -> None:
         self._state: Weights = model.state_dict()
+        self._n_layers = model.config.n_layers
 
     def __call__(self, name: str) -> Tensor:
         if name in self._state or not name.endswith(".bias"):
             return self._state[name]
         matrix = self._state[f"{name.removesuffix('bias')}weight"]
         return matrix.new_zeros(matrix.shape[0])
+
+    def of_blocks(
+        self, layers: str, names: Mapping[str, str], kinds: Sequence[str] = KINDS
+    ) -> Weights:
+        """Those of all blocks under other names: theirs -> ours, below `layers` with a number."""
+        return {
+            f"{layers.format(layer)}.{theirs}.{kind}": self(f"blocks.{layer}.{ours}.{kind}")
+            for layer in range(self._n_layers)
+            for theirs, ours in names.items()
+            for kind in kinds
+        }
 
 
 def _json(content: object) -> bytes:

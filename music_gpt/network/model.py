@@ -152,8 +152,10 @@ class Attention(nn.Module):
         super().__init__()
         self.layer, self.n_heads, self.n_kv_heads = layer, config.n_heads, config.n_kv_heads
         self.d_head = config.d_head
-        n_qkv = (config.n_heads + 2 * config.n_kv_heads) * config.d_head
-        self.qkv = nn.Linear(config.d_model, n_qkv, bias=config.bias and config.qkv_bias)
+        self.qkv_rows = config.qkv_rows
+        self.qkv = nn.Linear(
+            config.d_model, sum(self.qkv_rows), bias=config.bias and config.qkv_bias
+        )
         self.proj = nn.Linear(config.d_model, config.d_model, bias=config.bias)
         self.qk_norm = config.qk_norm
 
@@ -361,7 +363,7 @@ def state_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     >>> state_shapes(ModelConfig.preset("tiny"))["blocks.1.attention.proj.weight"]
     (64, 64)
     """
-    c, n_qkv = config, (config.n_heads + 2 * config.n_kv_heads) * config.d_head
+    c, n_qkv = config, sum(config.qkv_rows)
     block = {
         "norm1": ((c.d_model,), c.bias),
         "attention.qkv": ((n_qkv, c.d_model), c.bias and c.qkv_bias),

@@ -143,9 +143,8 @@ class _Graph:
     def _normed_heads(self, qkv: str, layer: int) -> list[str]:
         """Queries and keys normalised head by head, and the values."""
         c = self._config
-        widths = [c.n_heads * c.d_head, *[c.n_kv_heads * c.d_head] * 2]
         parts = [f"{qkv}.{letter}" for letter in "qkv"]
-        sizes = self._constant(f"{qkv}.widths", np.array(widths, np.int64))
+        sizes = self._constant(f"{qkv}.widths", np.array(c.qkv_rows, np.int64))
         self.nodes.append(helper.make_node("Split", [qkv, sizes], parts, axis=-1))
         ones = self._constant(f"{qkv}.ones", np.ones(c.d_head, np.float32))
         for place in (0, 1):

@@ -193,8 +193,7 @@ def _parameter_groups(
 
 def rows_of_qkv(model: GPT) -> dict[Tensor, list[int]]:
     """Rows of queries, keys and values in the matrices that hold all three."""
-    c = model.config
-    rows = [heads * c.d_head for heads in (c.n_heads, c.n_kv_heads, c.n_kv_heads)]
+    rows = model.config.qkv_rows
     named = model.named_parameters()
     return {p: rows for name, p in named if name.endswith("attention.qkv.weight")}
 
