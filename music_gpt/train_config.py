@@ -31,6 +31,8 @@ EVALUATION_SHARE = 0.08
 """Of all minutes, those kept for scoring; if they are too few, a part of each split is scored."""
 TRIAL_TOKENS = 16_384
 """Tokens that are scored to see how quickly it goes."""
+LEAST_SECONDS = 6.0
+"""So long is trained even where the start of the program took all of the minutes."""
 USED_SHARE = 0.8
 """Of the time that is left, as much as the scoring is planned to take: speeds vary."""
 
@@ -93,17 +95,17 @@ def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
     from music_gpt.training.run_folder import EVALUATION
     from music_gpt.training_samples import train_and_listen
 
-    spent = (time.monotonic() - began) / 60
-    if minutes:
-        left = minutes * (1 - EVALUATION_SHARE) - spent
-        settings = dataclasses.replace(config.train, max_minutes=max(left, 0.1))
-        config = dataclasses.replace(config, train=settings)
+    training_minutes = minutes * (1 - EVALUATION_SHARE)
+    settings = dataclasses.replace(config.train, max_minutes=training_minutes)
+    config = dataclasses.replace(config, train=settings)
+    spent = min(time.monotonic() - began, max(60 * training_minutes - LEAST_SECONDS, 0.0))
     result = train_and_listen(
         args.tokens,
         args.out,
         config,
         resume=args.resume,
         finished_too=not (args.out / EVALUATION).exists(),  # it may have ended while it was scored
+        spent_seconds=spent,
         init_from=args.init_from,
     )
     if not result:

@@ -52,6 +52,7 @@ def train_and_listen(
     *,
     resume: bool = False,
     finished_too: bool = False,
+    spent_seconds: float = 0.0,
     init_from: str | Path | None = None,
 ) -> dict[str, Any]:
     """`training.run.train`, with samples where it is measured: options and errors are its own."""
@@ -64,6 +65,7 @@ def train_and_listen(
         config,
         resume=resume,
         finished_too=finished_too,
+        spent_seconds=spent_seconds,
         init_from=init_from,
         listener=listener,
     )

@@ -73,7 +73,9 @@ def test_a_signal_ends_it_before_the_scoring_with_its_code(
     assert not (file.parent / "run" / EVALUATION).exists()
 
 
+@pytest.mark.parametrize("bound", [(), ("--train.max_steps", "0", "--max-minutes", "0.15")])
 def test_a_run_that_ended_while_it_was_scored_is_scored_by_resuming(
+    bound: tuple[str, ...],
     file: Path,
     tokens: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -84,16 +86,18 @@ def test_a_run_that_ended_while_it_was_scored_is_scored_by_resuming(
 
     with monkeypatch.context() as patch:
         patch.setattr(train_config, "evaluate", interrupted)
-        assert main(words(file, tokens)) == 130
+        assert main(words(file, tokens, *bound)) == 130
     run = file.parent / "run"
-    best = (run / "best.safetensors").read_bytes()
+    best, rows = (run / "best.safetensors").read_bytes(), (run / "log.csv").read_text()
     assert not (run / EVALUATION).exists()
-    assert main(words(file, tokens, "--resume")) == 0
+    assert main(words(file, tokens, *bound, "--resume")) == 0
     told = json.loads((run / EVALUATION).read_text())
-    assert (told["steps"], told["evaluation"].keys()) == (6, {"validation", "test"})
+    assert told["steps"] == int(rows.splitlines()[-1].split(",")[0])
+    assert told["evaluation"].keys() == {"validation", "test"}
+    assert (run / "log.csv").read_text() == rows
     assert (run / "best.safetensors").read_bytes() == best
     capsys.readouterr()
-    assert main(words(file, tokens, "--resume")) == 2
+    assert main(words(file, tokens, *bound, "--resume")) == 2
     assert "is finished; to train longer" in capsys.readouterr().err
 
 

@@ -74,16 +74,20 @@ class RunCallback(pl.Callback):
     # Lightning calls these
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Give the optimiser its state back: Lightning has just made it."""
-        if self.resume:
-            trainer.optimizers[0].load_state_dict(self.resume["optimizer"])
+        """Give the new optimiser its state back, and a GPU what it draws from."""
+        if not self.resume:
+            return
+        trainer.optimizers[0].load_state_dict(self.resume["optimizer"])
+        device, state = trainer.strategy.root_device, self.resume.get("cuda_rng")
+        if device.type == "cuda" and state is not None and trainer.is_global_zero:
+            torch.cuda.set_rng_state(state, device)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Begin to count; Lightning's own handler of SIGTERM would end without saving."""
         module = cast(Training, pl_module)
         self.signals.take(signal.SIGTERM)
-        # a bound on the whole program leaves each process what its own start has not taken
-        [module.limit_seconds] = _over_ranks(trainer, [module.limit_seconds], "min")
+        # where the program's minutes are bounded, each process has used some of its own to start
+        [module.seconds] = _over_ranks(trainer, [module.seconds], "max")
         self._counted = self._last_save = self.clock.seconds()
         self._speed_mark = (self._counted, module.tokens)
         device = _device_name(trainer.strategy.root_device)
@@ -216,6 +220,9 @@ class RunCallback(pl.Callback):
             "tokens_sha256": self.card["tokens_sha256"],
             "rng": torch.get_rng_state(),
         }
+        device = trainer.strategy.root_device
+        if device.type == "cuda":
+            state["cuda_rng"] = torch.cuda.get_rng_state(device)
         write_resume_point(self.run, state)
 
     def _keep(self, name: str, module: Training) -> None:

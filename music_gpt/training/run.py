@@ -53,13 +53,15 @@ def train(
     *,
     resume: bool = False,
     finished_too: bool = False,
+    spent_seconds: float = 0.0,
     init_from: str | Path | None = None,
     listener: Listener | None = None,
 ) -> dict[str, Any]:
     """Train on the tokens folder and write into `out`; returns what was reached, as plain values.
 
     `resume` goes on where the run in `out` was; if it is finished, that is an error, unless
-    `finished_too` asks for what it reached. `init_from` starts from the weights of a
+    `finished_too` asks for what it reached. `spent_seconds` is what of `max_minutes` a new run's
+    program has used before. `init_from` starts from the weights of a
     checkpoint, grown where its network is smaller; `listener` is given the network whenever it was
     measured, as `music_gpt.training_samples.Listening`. Of several processes all but the first
     return an empty dict. Raises `InputError` before the first step for anything that cannot work,
@@ -84,6 +86,7 @@ def train(
         model = _first_network(config, None if resume else init_from)
         batches = _batches(pieces, config, state, trainer)
         module = Training(model, config, batches.batches_per_epoch)
+        module.seconds = spent_seconds
         if state:
             module.restore(state)
             module.batches_done = batches.first_batch

@@ -7,6 +7,7 @@ import pickle
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,11 +17,13 @@ from small import run_config
 
 from music_gpt.errors import InputError
 from music_gpt.network.checkpoint import load_checkpoint
+from music_gpt.network.model import GPT
 from music_gpt.training import callback, run_folder
 from music_gpt.training.callback import Nats, RunCallback
+from music_gpt.training.module import Training
 from music_gpt.training.optimizer import MuonAdamW
 from music_gpt.training.run import train
-from music_gpt.training.run_folder import LOG_COLUMNS
+from music_gpt.training.run_folder import LOG_COLUMNS, read_resume_point
 
 
 class Killed(BaseException):
@@ -75,6 +78,30 @@ def test_a_run_that_goes_on_is_the_unbroken_run_step_by_step(
     assert len(steady_log(broken)) < len(steady_log(tmp_path / "unbroken"))
     assert train(tokens, broken, config, resume=True)["finished"]
     assert_same_run(tmp_path / "unbroken", broken)
+
+
+def test_what_a_gpu_draws_goes_on_where_it_was(
+    stopped: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = torch.arange(16, dtype=torch.uint8)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: drawn)
+    strategy = SimpleNamespace(root_device=torch.device("cuda", 0))
+    config = run_config()
+    module = Training(GPT(config.model), config, 1.0)
+    optimizer = MuonAdamW(module.model, config.optim)
+    trainer: Any = SimpleNamespace(strategy=strategy, optimizers=[optimizer], is_global_zero=True)
+    card = {"tokens_sha256": ""}
+    RunCallback(stopped, None, card, {}).save(trainer, module)
+    state = read_resume_point(stopped)
+    set_back: list[tuple[torch.Tensor, torch.device]] = []
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda *both: set_back.append(both))
+    RunCallback(stopped, None, card, state).on_fit_start(trainer, module)
+    [(draws, device)] = set_back
+    assert torch.equal(draws, drawn)
+    assert device == strategy.root_device
+    trainer.is_global_zero = False  # or all processes would drop the same activations
+    RunCallback(stopped, None, card, state).on_fit_start(trainer, module)
+    assert len(set_back) == 1
 
 
 def test_a_second_ctrl_c_ends_at_once_and_leaves_the_signals_as_they_were(
@@ -163,6 +190,10 @@ def damaged_state(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
         ("seconds", math.inf),
         ("best", math.nan),
         ("rng", torch.zeros(3)),
+        pytest.param(
+            *("cuda_rng", torch.zeros(3)),
+            marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+        ),
         ("config", []),
         ("config/model/n_layers", "two"),
         ("config/model/d_model", 32),
