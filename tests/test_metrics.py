@@ -121,6 +121,17 @@ def test_scoring_leaves_gradients_as_they_were(model: GPT, split: Split) -> None
     assert not torch.is_inference_mode_enabled()
 
 
+@pytest.mark.parametrize("bf16", [False, True])
+def test_a_network_in_training_is_scored_without_dropout_and_trains_on(
+    split: Split, bf16: bool
+) -> None:
+    model = random_network(dropout=0.5)
+    plain = likelihood(model.eval(), split, bf16=bf16)
+    model.train()
+    assert likelihood(model, split, bf16=bf16) == plain
+    assert all(part.training for part in model.modules())
+
+
 @pytest.mark.parametrize("window", [0, -1, T + 1])
 def test_a_window_that_the_network_does_not_have_is_refused(
     model: GPT, split: Split, window: int

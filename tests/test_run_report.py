@@ -103,7 +103,7 @@ def test_rows_that_lack_a_speed_do_not_hide_the_others(tmp_path: Path) -> None:
     assert "tokens/s" not in report_page(tmp_path, {})
     append_row(tmp_path, Measurement(40, 2.0, 800, 2.5, tokens_per_second=9000.0, mfu=0.25))
     html = report_page(tmp_path, {})
-    assert "<b>9 k</b><span>tokens/s</span>" in html
+    assert "<b>9,000</b><span>tokens/s</span>" in html
     assert "<b>25%</b><span>model FLOPs utilisation</span>" in html
     assert "nan" not in html
 

@@ -86,6 +86,7 @@ def add_originality() -> Verb:
 
 def evaluate(args: Namespace) -> None:
     """Measure how well a checkpoint predicts a split."""
+    from music_gpt.generation.engines import require_engine
     from music_gpt.metrics.continuations import require_samples
     from music_gpt.metrics.likelihood import require_max_tokens
     from music_gpt.network.checkpoint import load_checkpoint
@@ -99,8 +100,10 @@ def evaluate(args: Namespace) -> None:
     split = corpus.split(args.split)
     if args.samples:
         require_samples(split, args.samples, args.sample_seconds)
-    # 2. likelihoods, and continuations where they are asked for
     model, card = load_checkpoint(args.checkpoint)
+    if args.samples:
+        require_engine(args.engine, model)
+    # 2. likelihoods, and continuations where they are asked for
     about = {"checkpoint": card["file"], "sha256": card["sha256"], "split": args.split}
     result = about | _scored(args, model.to(device), corpus)
     told, interrupted = _evaluated(result), ""
@@ -153,6 +156,7 @@ def _scored(args: Namespace, model: GPT, corpus: Corpus) -> dict[str, Any]:
         sliding_nats_per_token,
     )
     from music_gpt.network.model import use_bf16
+    from music_gpt.network.packed import packed
 
     split, device = corpus.split(args.split), next(model.parameters()).device.type
     how: dict[str, Any] = {
@@ -161,6 +165,7 @@ def _scored(args: Namespace, model: GPT, corpus: Corpus) -> dict[str, Any]:
         "bf16": use_bf16(args.precision, device),
         "progress": True,
     }
+    model = model if how["bf16"] else packed(model)  # once for all that follows
     scores = likelihood(model, split, **how).to_dict()
     if args.sliding:
         scores["sliding_nats_per_token"] = round(sliding_nats_per_token(model, split, **how), 4)

@@ -38,7 +38,7 @@ from music_gpt.config.model import N_EVENTS
 from music_gpt.config.sampling import CANDIDATES, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.generation.decoding import Engine, TorchEngine, generate, surprise_after
-from music_gpt.generation.engines import choose_engine
+from music_gpt.generation.engines import choose_engine, require_engine
 from music_gpt.generation.grammar import Ending, Start
 from music_gpt.midi.piece import Piece, PieceLike, as_piece, read_piece
 from music_gpt.network.checkpoint import bundled_checkpoint, load_checkpoint
@@ -74,6 +74,7 @@ def load(
         InputError: there is no such file, it is no checkpoint of this vocabulary, or there is no
             such engine for it.
     """
+    require_engine(engine)
     model, card = load_checkpoint(path)
     threads = None if threads is None else whole("threads", threads, 1, 1024)
     folder = (bundled_checkpoint() if path is None else Path(path)).parent

@@ -28,6 +28,15 @@ RECORDING = threading.Lock()
 """Held while a step is recorded: torch allows one recording at a time in a process."""
 
 
+def require_gpu() -> None:
+    """Raise `InputError` where torch can use no NVIDIA GPU."""
+    if not torch.cuda.is_available():
+        raise InputError(
+            "The engine cuda needs an NVIDIA GPU and a torch that was built for it, and there "
+            "is none here; use the engine auto."
+        )
+
+
 class CudaEngine(TorchEngine):
     """The network in torch on an NVIDIA GPU, in float32."""
 
@@ -35,11 +44,7 @@ class CudaEngine(TorchEngine):
 
     def __init__(self, model: GPT) -> None:
         """Moves `model` to the GPU; raises `InputError` where there is none that torch can use."""
-        if not torch.cuda.is_available():
-            raise InputError(
-                "The engine cuda needs an NVIDIA GPU and a torch that was built for it, and there "
-                "is none here; use the engine auto."
-            )
+        require_gpu()
         super().__init__(model.to(DEVICE))
 
     def decoder(self, n_takes: int) -> CudaDecoder:

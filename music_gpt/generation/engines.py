@@ -25,6 +25,7 @@ from music_gpt.checking import choice
 from music_gpt.config.sampling import ENGINES
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, plain_errors, require_writable, whole_file
+from music_gpt.generation.cuda_engine import CudaEngine, require_gpu
 from music_gpt.generation.decoding import (
     Engine,
     TorchEngine,
@@ -38,6 +39,8 @@ from music_gpt.tokens.events import EOS, encode_notes
 
 NEEDED = ("onnx", "onnxruntime")
 """What the extra `fast` brings."""
+ONNX_ENGINES = ("onnx-int8", "onnx")
+"""The engines that need it, the quickest first."""
 MOST_NATS_WORSE = 0.01
 """Nats/token by which an engine that is chosen by itself may predict real music worse."""
 MOST_THREADS = 4
@@ -46,6 +49,29 @@ CHECKED_IDS, LONGEST_CHECKED = 2048, 512
 """Real music that an engine is checked with, and its longest window; the second half of each window
 is scored."""
 OPENINGS = Path(__file__).parent.parent / "prompts"
+
+
+def require_engine(name: str, model: GPT | None = None) -> None:
+    """Raise `InputError` unless the engine `name` can run here, and run this network.
+
+    What can be told at once: whether the file made for it computes the right thing is told later.
+    """
+    choice("engine", name, ENGINES)
+    if name == "cuda":
+        require_gpu()
+    if name not in ONNX_ENGINES:
+        return
+    if not all(importlib.util.find_spec(package) for package in NEEDED):
+        raise InputError(
+            f"The engine {name} needs the packages {' and '.join(NEEDED)}, which are not installed;"
+            " install them with `pip install -c constraints.txt -e '.[fast]'`, or use the engine "
+            "torch."
+        )
+    from music_gpt.network import onnx_graph
+
+    reason = None if model is None else onnx_graph.why_not(model.config)
+    if reason is not None:
+        raise InputError(f"The engine {name} cannot run this network: {reason}; use torch.")
 
 
 def choose_engine(
@@ -62,7 +88,7 @@ def choose_engine(
         InputError: there is no such engine, it is not installed, it cannot run this network, or the
             GPU computes something else.
     """
-    choice("engine", name, ENGINES)
+    require_engine(name, model)
     if name == "auto":
         return _quickest_that_passed(model, sha256, threads)
     if name == "cuda":
@@ -75,7 +101,7 @@ def choose_engine(
 
 
 def _quickest_that_passed(model: GPT, sha256: str, threads: int | None) -> Engine:
-    for name in ("onnx-int8", "onnx"):
+    for name in ONNX_ENGINES:
         with contextlib.suppress(InputError):  # it is not there, or not for this network
             if _passed(model, sha256, name):
                 return choose_engine(model, sha256, name, threads)
@@ -84,8 +110,6 @@ def _quickest_that_passed(model: GPT, sha256: str, threads: int | None) -> Engin
 
 def _cuda_engine(model: GPT) -> Engine:
     """On the GPU, if what it recorded there gives what the plain network gives."""
-    from music_gpt.generation.cuda_engine import CudaEngine
-
     engine = CudaEngine(model)
     if not _good(found := check_engine(engine, model, opening_windows(engine.context)[-2:])):
         alone = "a take alone is not the same as among others"
@@ -137,17 +161,9 @@ def graph_maker(model: GPT, name: str) -> ModuleType:
     Raises `InputError` where the extra `fast` is not installed, and for a network that has no such
     file.
     """
-    if not all(importlib.util.find_spec(package) for package in NEEDED):
-        raise InputError(
-            f"The engine {name} needs the packages {' and '.join(NEEDED)}, which are not installed;"
-            " install them with `pip install -c constraints.txt -e '.[fast]'`, or use the engine "
-            "torch."
-        )
+    require_engine(name, model)
     from music_gpt.network import onnx_graph
 
-    reason = onnx_graph.why_not(model.config)
-    if reason is not None:
-        raise InputError(f"The engine {name} cannot run this network: {reason}; use torch.")
     return onnx_graph
 
 

@@ -134,15 +134,19 @@ def _checked_window(model: GPT, split: Split, window: int | None, max_tokens: in
 def _forward(
     model: GPT, windows: Windows, *, bf16: bool, progress: bool
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of ids (B, T + 1) with their logits (B, T, V)."""
-    device = next(model.parameters()).device
-    model = model if bf16 else packed(model)
+    """Batches of ids (B, T + 1) with their logits (B, T, V), without dropout."""
+    device, was_training = next(model.parameters()).device, model.training
+    model.eval()
+    network = model if bf16 else packed(model)
     batches = tqdm(windows, "evaluate", unit="batch", file=sys.stderr, disable=not progress)
-    for batch in batches:
-        ids = batch.to(device)
-        with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            logits = model(ids[:, :-1])
-        yield ids, logits
+    try:
+        for batch in batches:
+            ids = batch.to(device)
+            with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+                logits = network(ids[:, :-1])
+            yield ids, logits
+    finally:
+        model.train(was_training)
 
 
 def _hits(logits: Tensor, ids: Tensor) -> int:

@@ -88,7 +88,7 @@ def _amounts(rows: Sequence[Measurement], about: Mapping[str, Any]) -> list[tupl
     mfu = _median(row.mfu for row in rows)
     return [
         (_thousands(rows[-1].tokens), passes),
-        ("" if math.isnan(speed) else _thousands(speed), "tokens/s"),
+        ("" if math.isnan(speed) else f"{speed:,.0f}", "tokens/s"),
         ("" if math.isnan(mfu) else _percent(mfu), "model FLOPs utilisation"),
     ]
 

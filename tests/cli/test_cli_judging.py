@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from calls import LONG, compose, refused
 from small import melody
 
 from music_gpt.composing.composition import Composition
+from music_gpt.generation import engines
+from music_gpt.metrics import likelihood
 from music_gpt.midi import files as midi_files
 from music_gpt.midi.piece import read_piece, write_midi
+from music_gpt.network import onnx_graph
 from music_gpt.tokens.corpus import Corpus
 from music_gpt.tokens.originality import INDEX_FILE, IndexWriter
 
@@ -39,6 +43,27 @@ def test_evaluate_refuses_a_split_that_is_not_there(
     words = ["evaluate", "--tokens", tokens, "--checkpoint", checkpoint]
     refused(call(*words, "--split", "training"), "no split 'training', only train")
     refused(call(*words, "--window", "4096"), "--window is 4096, but it has to be a whole")
+
+
+def test_an_engine_that_cannot_compose_is_refused_before_minutes_of_scoring(
+    call: Any, tokens: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(likelihood, "likelihood", lambda *_, **__: pytest.fail("scored"))
+    words = ["evaluate", "--tokens", tokens, "--checkpoint", checkpoint, "--split", "train"]
+    words += ["--samples=8", "--sample-seconds=1", "--device=cpu"]
+    with monkeypatch.context() as patch:
+        patch.setattr(engines, "NEEDED", ("a_package_that_nobody_has",))
+        refused(call(*words, "--engine=onnx"), "The engine onnx needs the packages")
+    monkeypatch.setattr(onnx_graph, "why_not", lambda _: "it is made of wood")
+    refused(call(*words, "--engine=onnx"), "cannot run this network: it is made of wood; use torch")
+
+
+def test_an_engine_that_is_not_there_is_refused_before_a_network_is_read(
+    call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    words = ["generate", "--checkpoint=none.safetensors", "--out=take.mid", "--engine=cuda"]
+    refused(call(*words), "The engine cuda needs an NVIDIA GPU")
 
 
 def test_evaluate_compares_continuations_with_the_music(
