@@ -30,7 +30,7 @@ from music_gpt.ui.pianoroll import Selection, read_selection
 from music_gpt.ui.saving import KINDS, write_all, write_sound, write_take
 from music_gpt.ui.shelf import Shelf
 from music_gpt.ui.tracks import track_choices
-from music_gpt.ui.visit import RollValue, Visit, Wish
+from music_gpt.ui.visit import RollValue, Source, Visit, Wish
 
 PROMPTS = Path(__file__).parent.parent / "prompts"
 NOTHING = "nothing"
@@ -81,10 +81,11 @@ class Desk:
     def choose(self, visit: Visit, key: str | None) -> tuple[RollValue, Any]:
         """Show an example, or an empty sheet: the roll, and no tracks to choose from."""
         if key not in self.examples:
-            return visit.show_prompt(None, "From nothing"), NO_TRACKS
-        example = self.examples[key]
+            source = Source(example=NOTHING)
+            return visit.show_prompt(None, "From nothing", source=source), NO_TRACKS
+        example, source = self.examples[key], Source(example=key)
         piece = midi.read_piece(example.path)
-        return visit.show_prompt(piece, example.title, example.composer), NO_TRACKS
+        return visit.show_prompt(piece, example.title, example.composer, source), NO_TRACKS
 
     def drop(self, visit: Visit, path: str | None) -> tuple[Any, Any, None, Any]:
         """Show a dropped file: the roll, no example chosen, the field free for the next one.
@@ -98,19 +99,22 @@ class Desk:
         except InputError as error:
             notice(error)
             return visit.roll | {"status": str(error)}, gr.skip(), None, gr.skip()
-        choices, used = track_choices(piece.tracks), [t.number for t in piece.tracks if t.used]
-        visit.file = Path(path).read_bytes() if choices else b""
-        tracks = gr.update(choices=choices, value=used, visible=bool(choices))
-        return show_file(visit, piece, Path(path).stem), None, None, tracks
+        choices = tuple(track_choices(piece.tracks))
+        source = Source(
+            file=Path(path).read_bytes() if choices else b"",
+            tracks=choices,
+            used=tuple(track.number for track in piece.tracks if track.used),
+        )
+        return show_file(visit, piece, Path(path).stem, source), None, None, tracks_of(source)
 
     def take_tracks(self, visit: Visit, numbers: list[int]) -> RollValue:
         """Show other tracks of the dropped file; where there is a fault, the roll stays."""
         try:
-            piece = midi.read_piece(visit.file, tracks=numbers, limits=LIMITS)
+            piece = midi.read_piece(visit.source.file, tracks=numbers, limits=LIMITS)
         except InputError as error:
             notice(error)
             return visit.roll | {"status": str(error)}
-        return show_file(visit, piece, visit.name)
+        return show_file(visit, piece, visit.name, replace(visit.source, used=tuple(numbers)))
 
     def compose(self, visit: Visit, selection: Any, *values: Any) -> Iterator[tuple[Any, ...]]:
         """The growing roll, and the state of the buttons when it changes; `values` are `FORM`'s."""
@@ -130,6 +134,19 @@ class Desk:
             return visits.redo(visit, self._pianist, wish, take, stretch)
 
         yield from show(visit, selection, values, steps, STOP_REDOING)
+
+    def leaf(self, visit: Visit, selection: Any) -> tuple[Any, ...]:
+        """Show the music of before or after: the roll, the example, the tracks, the buttons."""
+        source = visit.source
+        try:
+            value = visit.leaf(read_selection(selection).step)
+        except InputError as error:
+            notice(error)
+            value = visit.roll
+        chosen = (gr.skip(), gr.skip())
+        if visit.source is not source:
+            chosen = gr.update(value=visit.source.example), tracks_of(visit.source)
+        return value, *chosen, *idle(visit)
 
     def compare(self, visit: Visit) -> dict[str, Any]:
         """What each take shares with the training music, and of which music that is told."""
@@ -203,9 +220,9 @@ class Desk:
             raise sentence(error) from None
 
 
-def show_file(visit: Visit, piece: midi.Piece, name: str) -> RollValue:
+def show_file(visit: Visit, piece: midi.Piece, name: str, source: Source) -> RollValue:
     """The roll with a dropped file, and what was mended or left out."""
-    value = visit.show_prompt(piece, name, f"Your file, {piece.n_notes:,} notes")
+    value = visit.show_prompt(piece, name, f"Your file, {piece.n_notes:,} notes", source)
     return value | {"status": " ".join(piece.warnings)}
 
 
@@ -251,8 +268,13 @@ def tell(sentences: list[str]) -> None:
         gr.Info(html.escape(line))
 
 
-NO_TRACKS = gr.update(choices=[], value=[], visible=False)
-"""The list of tracks where there is no choice."""
+def tracks_of(source: Source) -> Any:
+    """The list of the tracks of a prompt; hidden where there is no choice."""
+    used = list(source.used) if source.tracks else []
+    return gr.update(choices=list(source.tracks), value=used, visible=bool(source.tracks))
+
+
+NO_TRACKS = tracks_of(Source())
 UNCHANGED = (gr.skip(),) * (3 + len(KINDS))
 """Compose, Redo, Stop and what saves from the second step on."""
 STOP_COMPOSING, STOP_REDOING = "Stop, keep the music", "Stop, keep the part as it was"

@@ -202,16 +202,25 @@ def with_selection(first: str) -> str:
 def wire_prompt(
     desk: Desk, widgets: Widgets, file: gr.File, tracks: gr.CheckboxGroup, example: gr.Radio
 ) -> None:
-    """What is to be continued is chosen."""
+    """What is to be continued is chosen, or what there was before is shown again."""
     visit, roll = widgets.visit, widgets.roll
+    first, *buttons = widgets.shown
+    leafed = roll.input(
+        desk.leaf,
+        [visit, roll],
+        [first, example, tracks, *buttons],
+        js=with_selection("leafing"),
+        trigger_mode="once",
+        **PRIVATE,
+    )
+    compare(desk, widgets, leafed)
     example.input(desk.choose, [visit, example], [roll, tracks], **PRIVATE)
     file.upload(desk.drop, [visit, file], [roll, example, file, tracks], **PRIVATE)
     tracks.input(desk.take_tracks, [visit, tracks], roll, trigger_mode="always_last", **PRIVATE)
 
 
 def wire_composing(desk: Desk, widgets: Widgets, wish: list[Any]) -> None:
-    """Music is composed, anew or on, and compared with the training music."""
-    shared = gr.JSON(visible=False)
+    """Music is composed, on or anew."""
     for button, handler in ((widgets.go, desk.compose), (widgets.redo, desk.redo)):
         composed = button.click(
             handler,
@@ -223,10 +232,16 @@ def wire_composing(desk: Desk, widgets: Widgets, wish: list[Any]) -> None:
             **PRIVATE,
         )
         composed.failure(desk.recover, widgets.visit, widgets.shown, **PRIVATE)
-        if desk.newness.is_known:
-            compared = composed.success(desk.compare, widgets.visit, shared, **PRIVATE)
-            compared.success(None, shared, js=TELL, **PRIVATE)
+        compare(desk, widgets, composed)
     widgets.stop.click(desk.stop, widgets.visit, queue=False, **PRIVATE)
+
+
+def compare(desk: Desk, widgets: Widgets, shown: Any) -> None:
+    """After the event `shown`, takes are compared with the training music, if it is known."""
+    if desk.newness.is_known:
+        shared = gr.JSON(visible=False)
+        compared = shown.success(desk.compare, widgets.visit, shared, **PRIVATE)
+        compared.success(None, shared, js=TELL, **PRIVATE)
 
 
 def wire_saving(desk: Desk, widgets: Widgets) -> None:

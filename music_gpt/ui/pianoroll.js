@@ -26,8 +26,10 @@ class NoteText {
 }
 
 class PianoRoll extends RollHandles {
-  constructor(element, props) {
+  constructor(element, props, turned) {
     super(props);
+    this.turned = turned; // tells the server to show the music of before or after
+    this.step = 0;
     this.root = element.querySelector(".mg-roll");
     this.told = []; // what each take shares with the training music
     this.tab = 0; // 0 is the prompt, 1 and up are the takes
@@ -52,8 +54,15 @@ class PianoRoll extends RollHandles {
   // What the page around it and the tests may use.
   door() {
     return {
-      selection: () => ({ ...this.held, take: this.take, tab: this.tab, candidates: this.candidates }),
+      selection: () => ({
+        ...this.held,
+        take: this.take,
+        tab: this.tab,
+        candidates: this.candidates,
+        step: this.step,
+      }),
       expect: () => this.expect(),
+      leafing: () => {},
       making: () => (this.statusNode.textContent = "Making the file …"),
       made: () => (this.statusNode.textContent = this.value.status || ""),
       save: (file) => this.save(file),
@@ -78,6 +87,7 @@ class PianoRoll extends RollHandles {
         until: this.value.until,
         seed: (this.value.takes || []).map((take) => take.seed)[this.take],
         name: this.value.name,
+        place: this.placeNode.textContent,
       }),
     };
   }
@@ -95,6 +105,8 @@ class PianoRoll extends RollHandles {
     for (const name of ["to", "empty", "play", "back", "now", "total", "status", "out", "in"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
     for (const name of ["seed", "spoken", "point", "seconds", "here", "shared", "kept"])
+      this[name + "Node"] = this.root.querySelector(".mg-" + name);
+    for (const name of ["leaf", "earlier", "later", "place"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
     for (const name of ["redo", "mark", "first", "last", "ways"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
@@ -167,10 +179,26 @@ class PianoRoll extends RollHandles {
     this.detailNode.textContent = value.detail || "";
     this.statusNode.textContent = value.status || "";
     this.showSeed();
+    this.showPlace();
     this.showTabs();
     this.showTransport();
     this.showHandles();
     this.dirty = true;
+  }
+
+  // Of all that was composed, which is shown.
+  showPlace() {
+    const { earlier = 0, later = 0, state } = this.value;
+    const busy = state === "composing" || state === "redoing";
+    this.leafNode.hidden = !(earlier + later);
+    this.earlierNode.disabled = busy || !earlier;
+    this.laterNode.disabled = busy || !later;
+    this.placeNode.textContent = `${earlier + 1} / ${earlier + 1 + later}`;
+  }
+
+  leaf(step) {
+    this.step = step;
+    this.turned();
   }
 
   begin(value) {
@@ -334,6 +362,8 @@ class PianoRoll extends RollHandles {
     this.backNode.addEventListener("click", () => this.player.seek(0));
     this.outNode.addEventListener("click", () => this.zoom(2));
     this.inNode.addEventListener("click", () => this.zoom(0.5));
+    this.earlierNode.addEventListener("click", () => this.leaf(-1));
+    this.laterNode.addEventListener("click", () => this.leaf(1));
     this.tabsNode.addEventListener("scroll", () => this.fadeTabs());
     this.listenSurface();
     this.listenHandles();

@@ -29,7 +29,7 @@ SCRIPTS = ("player.js", "drawing.js", "handles.js", "pianoroll.js")
 STYLES = ("pianoroll.css", "transport.css")
 LOST = "The part to continue did not arrive; load the page again."
 START = """
-const roll = new PianoRoll(element, props);
+const roll = new PianoRoll(element, props, () => trigger("input"));
 watch("value", () => roll.update());
 """
 
@@ -45,6 +45,8 @@ class Selection:
     """Whether the prompt is shown, and no take."""
     candidates: Any = CANDIDATES
     """In how many ways the part shall be composed anew, as it was typed."""
+    step: int = 0
+    """Where to leaf: -1 to the music of before, 1 to that after it."""
 
 
 def piano_roll(value: RollValue, **options: Any) -> gr.HTML:
@@ -72,16 +74,17 @@ def read_selection(payload: Any) -> Selection:
     Whether there is such a part is for those to say who compose it.
 
     >>> read_selection({"start": 0, "end": 12.5, "take": 0})
-    Selection(start=0.0, end=12.5, take=0, of_prompt=False, candidates=8)
+    Selection(start=0.0, end=12.5, take=0, of_prompt=False, candidates=8, step=0)
     """
     try:
         start, end = float(payload["start"]), float(payload["end"])
         take, candidates = int(payload["take"]), payload.get("candidates", CANDIDATES)
+        step = int(payload.get("step", 0))
     except (TypeError, KeyError, ValueError, OverflowError, AttributeError):
         raise InputError(LOST) from None
     if not (math.isfinite(start) and math.isfinite(end) and take >= 0):
         raise InputError(LOST)
-    return Selection(start, end, take, payload.get("tab", 1) == 0, candidates)
+    return Selection(start, end, take, payload.get("tab", 1) == 0, candidates, step)
 
 
 @cache

@@ -79,27 +79,91 @@ class Take:
         return flags
 
 
-@dataclass
-class Visit:
-    """The music of one open page."""
+@dataclass(frozen=True)
+class Source:
+    """Where a prompt comes from: what the page shows as chosen."""
+
+    example: str | None = None
+    """The key of a shipped opening."""
+    file: bytes = b""
+    """A MIDI file that has several tracks to choose from."""
+    tracks: tuple[tuple[str, int], ...] = ()
+    """A line and the number of each of them."""
+    used: tuple[int, ...] = ()
+    """The numbers of those that are used."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A prompt and what was composed from it, as the roll showed it."""
 
     prompt: Piece | None = None
     """What is continued, or None for a start from nothing."""
-    file: bytes = b""
-    """The MIDI file of a prompt that has several tracks to choose from."""
+    source: Source = Source()
     name: str = "Untitled"
-    detail: str = ""
+    takes: tuple[Take, ...] = ()
+    roll: RollValue = field(default_factory=dict)
+
+
+@dataclass
+class Visit:
+    """The music of one open page: the fields of the `Scene` that is shown, and those around it."""
+
+    prompt: Piece | None = None
+    source: Source = Source()
+    name: str = "Untitled"
     takes: list[Take] = field(default_factory=list)
     roll: RollValue = field(default_factory=dict)
+    earlier: list[Scene] = field(default_factory=list)
+    """What was composed before it, the last one last."""
+    later: list[Scene] = field(default_factory=list)
+    """What was shown after it, the next one first, where the visitor has gone back."""
     warnings: list[str] = field(default_factory=list)
     """What the pianist has to say about the prompt, besides what its file said: sentences."""
     stop_asked: bool = False
     turn: int = 0
     """Grows with each new prompt and composition; one that is no longer the last one gives up."""
 
-    def show_prompt(self, prompt: Piece | None, name: str, detail: str = "") -> RollValue:
+    @property
+    def scene(self) -> Scene:
+        """What is shown now."""
+        return Scene(self.prompt, self.source, self.name, tuple(self.takes), self.roll)
+
+    @property
+    def surroundings(self) -> RollValue:
+        """How many scenes there are before and after what is shown."""
+        return {"earlier": len(self.earlier), "later": len(self.later)}
+
+    def leave(self) -> None:
+        """Keep the music that is shown, before other music is: it and all there is are earlier."""
+        scenes = [*self.earlier, self.scene, *self.later]
+        self.earlier = [scene for scene in scenes if scene.takes][-bounds.MAX_KEPT :]
+        self.later = []
+
+    def leaf(self, step: int) -> RollValue:
+        """Show the scene before (-1) or after (1) what is shown, if there is one."""
+        is_whole = bool(self.takes) or not self.roll["takes"]  # music under way is given up
+        here = [self.scene] if is_whole else []
+        if step < 0 and self.earlier:
+            self.later[:0] = here
+            scene = self.earlier.pop()
+        elif step > 0 and self.later:
+            self.earlier += here
+            scene = self.later.pop(0)
+        else:
+            return self.roll
+        self.prompt, self.source, self.name = scene.prompt, scene.source, scene.name
+        self.takes, self.turn = list(scene.takes), self.turn + 1
+        self.roll = scene.roll | {"version": fresh_version(), **self.surroundings}
+        return self.roll
+
+    def show_prompt(
+        self, prompt: Piece | None, name: str, detail: str = "", source: Source | None = None
+    ) -> RollValue:
         """Take `prompt` (None for none) as what is to be continued."""
-        self.prompt, self.name, self.detail, self.takes = prompt, name, detail, []
+        self.leave()
+        self.prompt, self.name, self.takes = prompt, name, []
+        self.source = source or Source()
         self.turn += 1
         seconds = 0.0 if prompt is None else prompt.seconds
         notes = silence() if prompt is None else prompt.sounding_notes
@@ -121,6 +185,7 @@ class Visit:
             "takes": [],
             "tab": 0,
             "status": "",
+            **self.surroundings,
         }
         return self.roll
 
@@ -133,6 +198,7 @@ class Visit:
             (f"redo-{number + 1}", str(number + 1), redone.notes(number), settings)
             for number, settings in enumerate(told)
         ]
+        self.leave()
         self.takes = [Take(name, notes, how, first, last) for name, _, notes, how in pieces]
         seconds = max(length(take.notes) for take in self.takes)
         ranks = ["", "fits best", *[""] * (len(told) - 1)]
@@ -149,6 +215,7 @@ class Visit:
                 for take, (_, label, *_), rank in zip(self.takes, pieces, ranks, strict=True)
             ],
             "status": f"{first:g} to {last:g} s composed anew, the best of {len(told)} first",
+            **self.surroundings,
         }
         return self.roll
 
@@ -197,6 +264,7 @@ def compose(
         end=wish.end,
         **asdict(wish.sampling),
     )
+    visit.leave()
     visit.stop_asked, visit.takes = False, []
     visit.turn += 1
     turn = visit.turn
@@ -296,6 +364,7 @@ class _Growth:
             "until": 0.0,
             "asked": float(composition.seconds),
             "tab": 1,
+            **visit.surroundings,
         }
 
     def add(self, note: Any) -> None:

@@ -17,6 +17,8 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 from visitor import Visitor
 
+from music_gpt.midi.piece import make_notes, write_midi
+
 ROOT = Path(__file__).parent.parent.parent
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
@@ -101,3 +103,11 @@ def visit(browser: Browser, desk: BrowserContext, url: str) -> Iterator[Callable
         if visitor.page.context is not desk:
             visitor.page.context.close()
     assert [complaint for visitor in visitors for complaint in visitor.complaints] == []
+
+
+@pytest.fixture
+def own_file(tmp_path: Path) -> Path:
+    """A scale of 24 notes in 12 seconds."""
+    path = tmp_path / "my own scale.mid"
+    write_midi(make_notes([(0.5 * i, 0.5 * i + 0.5, 60 + i, 40 + 3 * i) for i in range(24)]), path)
+    return path

@@ -7,6 +7,7 @@ from playwright.sync_api import Page
 
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"
 PATIENCE_MS = 60_000
+FIELD = "#midi-file input[type=file]"
 GRADIO_UPLOAD = "Method not implemented."
 """Gradio's own warning, twice for each uploaded file: its progress bar closes a stream, and the
 stream of its client can only say that it has no such method."""

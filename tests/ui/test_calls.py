@@ -268,7 +268,7 @@ def test_no_track_at_all_is_answered_with_a_sentence(
 def test_a_file_with_one_track_leaves_nothing_to_choose(tmp_path: Path) -> None:
     write_midi(SCALE, tmp_path / "scale.mid")
     _, visit, _, tracks = dropped((tmp_path / "scale.mid").read_bytes(), tmp_path)
-    assert (tracks["choices"], tracks["visible"], visit.file) == ([], False, b"")
+    assert (tracks["choices"], tracks["visible"], visit.source.file) == ([], False, b"")
     _, tracks = Desk(PIANIST).choose(visit, NOTHING)
     assert tracks["visible"] is False
 
