@@ -89,9 +89,8 @@ def rolling(attention: Attention, x: Tensor, window: int, n_sinks: int) -> Tenso
 
     A sink stands as far back as the window reaches: its distance does not grow beyond it.
     """
-    _, n_time, d_model = x.shape
-    heads = attention.qkv(x).view(1, n_time, -1, attention.d_head).transpose(1, 2)
-    q, k, v = heads.split((attention.n_heads, attention.n_kv_heads, attention.n_kv_heads), dim=1)
+    n_time = x.shape[1]
+    q, k, v = attention.project(x)
     groups = attention.n_heads // attention.n_kv_heads
     k, v = k.repeat_interleave(groups, dim=1), v.repeat_interleave(groups, dim=1)
     cos, sin = rope_table(n_time, attention.d_head)
@@ -103,7 +102,7 @@ def rolling(attention: Attention, x: Tensor, window: int, n_sinks: int) -> Tenso
     back = place[:, None] - place
     seen = (back >= 0) & ((back < window - n_sinks) | (place < n_sinks))
     weights = (scores / math.sqrt(attention.d_head)).masked_fill(~seen, -math.inf).softmax(-1)
-    return attention.proj((weights @ v).transpose(1, 2).reshape(1, n_time, d_model))
+    return attention.proj((weights @ v).transpose(1, 2).reshape(x.shape))
 
 
 WAYS: dict[str, Score] = {
@@ -126,8 +125,8 @@ def main() -> None:
     torch.set_num_threads(1)
     model, _ = load_checkpoint(options.checkpoint or bundled_checkpoint())
     model.eval()
-    if model.config.positions != "rope" or model.config.norm != "pre" or model.config.qk_norm:
-        parser.error("the network has to have rotary positions, norms before, and no QK-norm")
+    if model.config.positions != "rope" or model.config.norm != "pre":
+        parser.error("the network has to have rotary positions, and norms before")
     split = Corpus.open(options.tokens).split(options.split)
     length = CONTEXTS * model.config.context
     long = [i for i in range(split.n_pieces) if len(split.piece(i)) >= length][: options.n]

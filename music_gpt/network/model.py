@@ -163,11 +163,7 @@ class Attention(nn.Module):
         self, x: Tensor, rope: tuple[Tensor, Tensor] | None, cache: KVCache | None
     ) -> Tensor:
         """x (B, T, D) -> (B, T, D)."""
-        n_batch, n_time, d_model = x.shape
-        heads = self.qkv(x).view(n_batch, n_time, -1, self.d_head).transpose(1, 2)
-        q, k, v = heads.split((self.n_heads, self.n_kv_heads, self.n_kv_heads), dim=1)
-        if self.qk_norm:
-            q, k = (F.layer_norm(x, (self.d_head,), eps=NORM_EPS) for x in (q, k))
+        q, k, v = self.project(x)
         if rope is not None:
             q, k = rotate(q, *rope), rotate(k, *rope)
         seen = None
@@ -176,7 +172,15 @@ class Attention(nn.Module):
             seen = cache.seen
         # a cache may hold another type of number than the network computes with
         mixed = attend(q.to(k.dtype), k, v, seen).to(q.dtype)  # (B, H, T, K)
-        return cast(Tensor, self.proj(mixed.transpose(1, 2).reshape(n_batch, n_time, d_model)))
+        return cast(Tensor, self.proj(mixed.transpose(1, 2).reshape(x.shape)))
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x (B, T, D) -> queries (B, H, T, K), keys and values (B, G, T, K), without positions."""
+        heads = self.qkv(x).unflatten(2, (-1, self.d_head)).transpose(1, 2)
+        q, k, v = heads.split((self.n_heads, self.n_kv_heads, self.n_kv_heads), dim=1)
+        if self.qk_norm:
+            q, k = (F.layer_norm(part, (self.d_head,), eps=NORM_EPS) for part in (q, k))
+        return q, k, v
 
 
 class FeedForward(nn.Module):
