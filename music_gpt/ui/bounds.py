@@ -8,7 +8,7 @@ MAX_VARIATIONS = 8
 """Most takes that are composed at once."""
 DEFAULT_PROMPT_SECONDS = 40.0
 """How much of the end of a prompt is continued until the handles are moved."""
-MAX_KEPT = 8
+MAX_EARLIER = 8
 """Earlier compositions that a visitor can go back to."""
 COMPOSERS = 2
 """Visitors whose music is composed at the same time; the others wait in a line."""

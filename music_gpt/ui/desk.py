@@ -25,12 +25,14 @@ from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
 from music_gpt.ui.door import sentence
 from music_gpt.ui.form import CALL, FORM, as_whole, read_call, read_wish
+from music_gpt.ui.history import Source
 from music_gpt.ui.newness import Newness
 from music_gpt.ui.pianoroll import Selection, read_selection
-from music_gpt.ui.saving import KINDS, write_all, write_sound, write_take
+from music_gpt.ui.roll_value import RollValue
+from music_gpt.ui.saving import KINDS, file_stem, write_all, write_sound, write_take
 from music_gpt.ui.shelf import Shelf
 from music_gpt.ui.tracks import track_choices
-from music_gpt.ui.visit import RollValue, Source, Visit, Wish
+from music_gpt.ui.visit import Visit, Wish
 
 PROMPTS = Path(__file__).parent.parent / "prompts"
 NOTHING = "nothing"
@@ -135,11 +137,11 @@ class Desk:
 
         yield from show(visit, selection, values, steps, STOP_REDOING)
 
-    def leaf(self, visit: Visit, selection: Any) -> tuple[Any, ...]:
-        """Show the music of before or after: the roll, the example, the tracks, the buttons."""
+    def browse(self, visit: Visit, selection: Any) -> tuple[Any, ...]:
+        """Show the music before or after: the roll, the example, the tracks, the buttons."""
         source = visit.source
         try:
-            value = visit.leaf(read_selection(selection).step)
+            value = visit.browse(read_selection(selection).direction)
         except InputError as error:
             notice(error)
             value = visit.roll
@@ -204,7 +206,7 @@ class Desk:
         name, files = "music" if prompt is None else Path(prompt).stem, []
         for number, take in enumerate(takes, 1):
             seed = composition.settings(take)["seed"]
-            files.append(self._shelf.path(f"{visits.file_stem(name, f'take-{number}', seed)}.mid"))
+            files.append(self._shelf.path(f"{file_stem(name, f'take-{number}', seed)}.mid"))
             composition.write(files[-1], take)
         return [str(file) for file in files]
 

@@ -13,7 +13,7 @@ from music_gpt.tokens.originality import (
     SharedRun,
     nothing_shared,
 )
-from music_gpt.ui.visit import Take
+from music_gpt.ui.roll_value import Take
 
 UNHEARD = "of 30-second passages of other music, " + " and ".join(
     f"{f'{share * 100:.1f} %' if share else 'none'} share {notes} or more"

@@ -190,30 +190,30 @@ def wish_card() -> list[Any]:
 # --- what a click does --------------------------------------------------------------------------
 
 
-def with_selection(first: str) -> str:
-    """A script before a click is sent: the roll does something first, and tells its selection.
+def with_selection(first: str = "") -> str:
+    """A script before a click is sent: the roll may do something first, and tells its selection.
 
     The roll's whole value stays in the browser.
     """
-    send = f"{ROLL}.{first}(); inputs[1] = {ROLL}.selection(); return inputs;"
-    return f"(...inputs) => {{ {send} }}"
+    does = f"{ROLL}.{first}(); " if first else ""
+    return f"(...inputs) => {{ {does}inputs[1] = {ROLL}.selection(); return inputs; }}"
 
 
 def wire_prompt(
     desk: Desk, widgets: Widgets, file: gr.File, tracks: gr.CheckboxGroup, example: gr.Radio
 ) -> None:
-    """What is to be continued is chosen, or what there was before is shown again."""
+    """What is to be continued is chosen, or what was there before is shown again."""
     visit, roll = widgets.visit, widgets.roll
     first, *buttons = widgets.shown
-    leafed = roll.input(
-        desk.leaf,
+    browsed = roll.input(
+        desk.browse,
         [visit, roll],
         [first, example, tracks, *buttons],
-        js=with_selection("leafing"),
+        js=with_selection(),
         trigger_mode="once",
         **PRIVATE,
     )
-    compare(desk, widgets, leafed)
+    compare(desk, widgets, browsed)
     example.input(desk.choose, [visit, example], [roll, tracks], **PRIVATE)
     file.upload(desk.drop, [visit, file], [roll, example, file, tracks], **PRIVATE)
     tracks.input(desk.take_tracks, [visit, tracks], roll, trigger_mode="always_last", **PRIVATE)

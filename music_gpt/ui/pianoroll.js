@@ -1,5 +1,5 @@
 // The roll's value -> tabs, handles and transport, and what a person does with them.
-// The value is described in visit.py; times are in seconds inside, in milliseconds in its texts.
+// The value is described in roll_value.py; times are in seconds inside, in milliseconds in its texts.
 
 // Reads `start,duration,pitch,velocity;...`; a text that only grew is read on from where it ended.
 class NoteText {
@@ -26,10 +26,10 @@ class NoteText {
 }
 
 class PianoRoll extends RollHandles {
-  constructor(element, props, turned) {
+  constructor(element, props, send) {
     super(props);
-    this.turned = turned; // tells the server to show the music of before or after
-    this.step = 0;
+    this.send = send; // asks the server for the music before or after
+    this.direction = 0;
     this.root = element.querySelector(".mg-roll");
     this.told = []; // what each take shares with the training music
     this.tab = 0; // 0 is the prompt, 1 and up are the takes
@@ -59,10 +59,9 @@ class PianoRoll extends RollHandles {
         take: this.take,
         tab: this.tab,
         candidates: this.candidates,
-        step: this.step,
+        direction: this.direction,
       }),
       expect: () => this.expect(),
-      leafing: () => {},
       making: () => (this.statusNode.textContent = "Making the file …"),
       made: () => (this.statusNode.textContent = this.value.status || ""),
       save: (file) => this.save(file),
@@ -106,7 +105,7 @@ class PianoRoll extends RollHandles {
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
     for (const name of ["seed", "spoken", "point", "seconds", "here", "shared", "kept"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
-    for (const name of ["leaf", "earlier", "later", "place"])
+    for (const name of ["history", "earlier", "later", "place"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
     for (const name of ["redo", "mark", "first", "last", "ways"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
@@ -190,15 +189,15 @@ class PianoRoll extends RollHandles {
   showPlace() {
     const { earlier = 0, later = 0, state } = this.value;
     const busy = state === "composing" || state === "redoing";
-    this.leafNode.hidden = !(earlier + later);
+    this.historyNode.hidden = !(earlier + later);
     this.earlierNode.disabled = busy || !earlier;
     this.laterNode.disabled = busy || !later;
     this.placeNode.textContent = `${earlier + 1} / ${earlier + 1 + later}`;
   }
 
-  leaf(step) {
-    this.step = step;
-    this.turned();
+  browse(direction) {
+    this.direction = direction;
+    this.send();
   }
 
   begin(value) {
@@ -362,8 +361,8 @@ class PianoRoll extends RollHandles {
     this.backNode.addEventListener("click", () => this.player.seek(0));
     this.outNode.addEventListener("click", () => this.zoom(2));
     this.inNode.addEventListener("click", () => this.zoom(0.5));
-    this.earlierNode.addEventListener("click", () => this.leaf(-1));
-    this.laterNode.addEventListener("click", () => this.leaf(1));
+    this.earlierNode.addEventListener("click", () => this.browse(-1));
+    this.laterNode.addEventListener("click", () => this.browse(1));
     this.tabsNode.addEventListener("scroll", () => this.fadeTabs());
     this.listenSurface();
     this.listenHandles();

@@ -18,7 +18,7 @@ import gradio as gr
 from music_gpt.composing.redoing import LONGEST_SECONDS
 from music_gpt.config.sampling import CANDIDATES
 from music_gpt.errors import InputError
-from music_gpt.ui.visit import RollValue
+from music_gpt.ui.roll_value import RollValue
 
 HERE = Path(__file__).parent
 BANK = HERE.parent / "piano_bank"
@@ -45,8 +45,8 @@ class Selection:
     """Whether the prompt is shown, and no take."""
     candidates: Any = CANDIDATES
     """In how many ways the part shall be composed anew, as it was typed."""
-    step: int = 0
-    """Where to leaf: -1 to the music of before, 1 to that after it."""
+    direction: int = 0
+    """Which arrow was pressed: -1 for the music before, 1 for that after it."""
 
 
 def piano_roll(value: RollValue, **options: Any) -> gr.HTML:
@@ -74,17 +74,17 @@ def read_selection(payload: Any) -> Selection:
     Whether there is such a part is for those to say who compose it.
 
     >>> read_selection({"start": 0, "end": 12.5, "take": 0})
-    Selection(start=0.0, end=12.5, take=0, of_prompt=False, candidates=8, step=0)
+    Selection(start=0.0, end=12.5, take=0, of_prompt=False, candidates=8, direction=0)
     """
     try:
         start, end = float(payload["start"]), float(payload["end"])
         take, candidates = int(payload["take"]), payload.get("candidates", CANDIDATES)
-        step = int(payload.get("step", 0))
+        direction = int(payload.get("direction", 0))
     except (TypeError, KeyError, ValueError, OverflowError, AttributeError):
         raise InputError(LOST) from None
     if not (math.isfinite(start) and math.isfinite(end) and take >= 0):
         raise InputError(LOST)
-    return Selection(start, end, take, payload.get("tab", 1) == 0, candidates, step)
+    return Selection(start, end, take, payload.get("tab", 1) == 0, candidates, direction)
 
 
 @cache

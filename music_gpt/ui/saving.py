@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 import zipfile
 from pathlib import Path
 
@@ -11,8 +13,9 @@ from music_gpt.errors import InputError
 from music_gpt.midi.piece import midi_bytes
 from music_gpt.notes import Notes
 from music_gpt.ui import bounds
+from music_gpt.ui.roll_value import Take, length
 from music_gpt.ui.shelf import Shelf
-from music_gpt.ui.visit import Take, Visit, file_stem, length, plain_name
+from music_gpt.ui.visit import Visit
 
 SOUND_BYTES = int((bounds.MAX_SOUND_SECONDS + 60) * audio.SAMPLE_RATE * 4)
 """The largest sound file: two channels of 16 bits, and some seconds for the last tone."""
@@ -79,3 +82,18 @@ def stem(visit: Visit, take: Take) -> str:
 def take_bytes(take: Take) -> bytes:
     """A take as a MIDI file, with what made it."""
     return midi_bytes(take.notes, text=settings_text(take.settings) if take.settings else None)
+
+
+def file_stem(name: str, take: str, seed: int | None) -> str:
+    """A name that tells the prompt, the take and the seed, safe on every file system.
+
+    >>> file_stem("Prélude / Op. 28", "take-1", 7)
+    'prelude-op-28-take-1-seed-7'
+    """
+    return f"{plain_name(name)}-{take}" + ("" if seed is None else f"-seed-{seed}")
+
+
+def plain_name(name: str) -> str:
+    """The small letters and digits of a name, at most 60, joined by hyphens."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "music"

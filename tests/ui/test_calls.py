@@ -30,6 +30,7 @@ from music_gpt.ui.desk import NOTHING, Desk
 from music_gpt.ui.form import CALL
 from music_gpt.ui.page import build_page, launch_options
 from music_gpt.ui.pianoroll import HERE
+from music_gpt.ui.roll_value import length
 from music_gpt.ui.saving import KINDS
 from music_gpt.ui.shelf import PREFIX, Shelf, clear_stale_shelves
 from music_gpt.ui.visit import Visit, Wish
@@ -310,7 +311,7 @@ def test_a_take_is_taken_away_in_every_kind() -> None:
         assert Path(path).name == f"scale-take-1-seed-77{suffix}"
         about = soundfile.info(path)
         assert about.format in (kind, "MPEG")
-        assert about.duration > visits.length(visit.takes[0].notes)
+        assert about.duration > length(visit.takes[0].notes)
 
 
 def test_all_takes_are_taken_away_in_one_archive(monkeypatch: pytest.MonkeyPatch) -> None:

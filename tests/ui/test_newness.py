@@ -10,9 +10,9 @@ from visiting import SCALE
 from music_gpt.midi.piece import make_notes, piece_from_notes
 from music_gpt.tokens.events import encode_notes
 from music_gpt.tokens.originality import INDEX_FILE, IndexWriter, SharedRun
-from music_gpt.ui import visit as visits
 from music_gpt.ui.desk import Desk
 from music_gpt.ui.newness import Newness, shared_line
+from music_gpt.ui.roll_value import Take
 from music_gpt.ui.visit import Visit
 
 
@@ -34,7 +34,7 @@ def test_it_is_told_what_the_new_notes_of_a_take_share_with_the_training_music(
     desk, visit = Desk(pianist), Visit()
     visit.show_prompt(piece_from_notes(known), "Known")
     assert desk.newness.is_known
-    visit.takes = [visits.Take("take-1", known, {}, first) for first in (0.0, 40.0)]
+    visit.takes = [Take("take-1", known, {}, first) for first in (0.0, 40.0)]
     told = desk.compare(visit)
     assert told["version"] == visit.roll["version"]
     whole, new = told["lines"]
@@ -43,7 +43,7 @@ def test_it_is_told_what_the_new_notes_of_a_take_share_with_the_training_music(
     )
     assert new == "Too short to tell whether it is new: 10 notes, where 24 in a row are looked for."
     others = make_notes([(0.5 * i, 0.5 * i + 0.4, 40 + 7 * i % 41, 64) for i in range(24)])
-    visit.takes = [visits.Take("take-1", others, {}, 0.0)]
+    visit.takes = [Take("take-1", others, {}, 0.0)]
     none = "No 24 notes in a row are as in the training music: it counts as new."
     assert desk.compare(visit)["lines"] == [none]
 
@@ -55,7 +55,7 @@ def test_a_training_piece_whose_name_is_underscores_keeps_it() -> None:
 
 def test_a_damaged_index_is_told_and_none_at_all_is_no_fault(tmp_path: Path) -> None:
     (tmp_path / INDEX_FILE).write_bytes(b"no index")
-    take = visits.Take("take-1", SCALE, {}, 0.0)
+    take = Take("take-1", SCALE, {}, 0.0)
     assert "is damaged" in Newness(tmp_path).line(take)
     assert not Newness(tmp_path / "elsewhere").is_known
     assert not Newness(None).is_known

@@ -10,13 +10,14 @@ from visiting import FIRST, PIANIST, SCALE, count, names_in, plain, steps, value
 from music_gpt.composing.redoing import Redoing, Redone
 from music_gpt.ui import visit as visits
 from music_gpt.ui.desk import Desk
+from music_gpt.ui.roll_value import RollValue
 from music_gpt.ui.visit import Visit, Wish
 
 MARKED = {"start": 2.0, "end": 4.0, "take": 0, "tab": 0, "candidates": 3}
 """What the browser sends when a part of the prompt is marked."""
 
 
-def redone(visit: Visit, payload: dict[str, Any], **values: Any) -> list[visits.RollValue]:
+def redone(visit: Visit, payload: dict[str, Any], **values: Any) -> list[RollValue]:
     """What the roll shows while a part is composed anew."""
     return [value for value, *_ in Desk(PIANIST).redo(visit, payload, *values_of(**values))]
 

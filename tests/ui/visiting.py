@@ -9,6 +9,7 @@ from midi_bytes import events_of, file, meta, program
 from music_gpt.midi.piece import make_notes, piece_from_notes
 from music_gpt.ui import visit as visits
 from music_gpt.ui.form import FORM, SLIDERS
+from music_gpt.ui.roll_value import RollValue
 from music_gpt.ui.visit import Visit, Wish
 
 PIANIST: Any = FakePianist(pace=1e6)
@@ -29,7 +30,7 @@ def visitor() -> Visit:
     return visit
 
 
-def steps(visit: Visit, wish: Wish, end: float = 8.0) -> list[visits.RollValue]:
+def steps(visit: Visit, wish: Wish, end: float = 8.0) -> list[RollValue]:
     return list(visits.compose(visit, PIANIST, wish, 0.0, end, every_seconds=0.0))
 
 

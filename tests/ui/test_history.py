@@ -11,7 +11,7 @@ from music_gpt.ui import bounds
 from music_gpt.ui.desk import NOTHING, Desk
 from music_gpt.ui.visit import Visit, Wish
 
-BACK, ON = FIRST | {"step": -1}, FIRST | {"step": 1}
+BACK, ON = FIRST | {"direction": -1}, FIRST | {"direction": 1}
 """What the browser sends from the two arrows."""
 
 
@@ -27,28 +27,28 @@ def composed(*numbers: int) -> Visit:
     return visit
 
 
-def test_music_of_before_can_be_seen_again_and_nothing_is_lost_on_the_way() -> None:
+def test_earlier_music_can_be_seen_again_and_nothing_is_lost_on_the_way() -> None:
     visit = composed(1, 2, 3)
     third = visit.roll
     assert (third["earlier"], third["later"]) == (2, 0)
-    assert visit.leaf(-1)["takes"][0]["seed"] == seeds(visit)[0] == 2
-    first = visit.leaf(-1)
+    assert visit.browse(-1)["takes"][0]["seed"] == seeds(visit)[0] == 2
+    first = visit.browse(-1)
     assert (first["takes"][0]["seed"], first["earlier"], first["later"]) == (1, 0, 2)
     assert plain(first)
-    assert visit.leaf(-1) is first
-    visit.leaf(1)
-    again = visit.leaf(1)
+    assert visit.browse(-1) is first
+    visit.browse(1)
+    again = visit.browse(1)
     assert again["version"] != third["version"]  # or the browser would not draw it anew
     assert again == third | {"version": again["version"]}
-    assert visit.leaf(1) is again
+    assert visit.browse(1) is again
 
 
 def test_what_is_composed_after_going_back_comes_last() -> None:
     visit = composed(1, 2)
-    visit.leaf(-1)
+    visit.browse(-1)
     steps(visit, Wish(5.0, seed=9))
     assert (visit.roll["earlier"], visit.roll["later"]) == (2, 0)
-    assert [visit.leaf(-1)["takes"][0]["seed"] for _ in range(2)] == [2, 1]
+    assert [visit.browse(-1)["takes"][0]["seed"] for _ in range(2)] == [2, 1]
 
 
 def test_candidates_of_a_redo_are_kept_when_music_is_composed() -> None:
@@ -58,9 +58,9 @@ def test_candidates_of_a_redo_are_kept_when_music_is_composed() -> None:
     redone = visit.roll
     assert redone["earlier"] == 1
     steps(visit, Wish(5.0, seed=2))
-    assert [take["label"] for take in visit.leaf(-1)["takes"]] == ["Before", "1", "2"]
+    assert [take["label"] for take in visit.browse(-1)["takes"]] == ["Before", "1", "2"]
     assert len(visit.takes) == 3
-    assert visit.leaf(-1)["takes"][0]["seed"] == 1
+    assert visit.browse(-1)["takes"][0]["seed"] == 1
 
 
 def test_the_prompt_comes_back_with_what_was_composed_from_it(tmp_path: Path) -> None:
@@ -72,31 +72,31 @@ def test_the_prompt_comes_back_with_what_was_composed_from_it(tmp_path: Path) ->
     steps(visit, Wish(5.0, seed=1), 2.0)
     other = next(iter(desk.examples))
     desk.choose(visit, other)
-    roll, example, tracks, *_ = desk.leaf(visit, BACK)
+    roll, example, tracks, *_ = desk.browse(visit, BACK)
     assert (visit.prompt, visit.name, roll["name"]) == (prompt, "band", "band")
     assert example["value"] is None
     assert (tracks["value"], tracks["visible"], len(tracks["choices"])) == ([0], True, 2)
     assert desk.take_tracks(visit, [1])["prompt"] == "0,2000,40,64;"
     assert (visit.roll["earlier"], visit.roll["later"]) == (1, 0)  # without music, it is not kept
     desk.choose(visit, NOTHING)
-    roll, example, tracks, *saves = desk.leaf(visit, BACK)
+    roll, example, tracks, *saves = desk.browse(visit, BACK)
     assert saves[-1]["interactive"] is True
-    roll, example, tracks, *saves = desk.leaf(visit, ON)
+    roll, example, tracks, *saves = desk.browse(visit, ON)
     assert (roll["state"], example["value"], tracks["visible"]) == ("empty", NOTHING, False)
     assert saves[-1]["interactive"] is False
 
 
 def test_the_same_prompt_leaves_the_fields_beside_it_alone() -> None:
     desk, visit = Desk(PIANIST), composed(1, 2)
-    _, example, tracks, *_ = desk.leaf(visit, BACK)
+    _, example, tracks, *_ = desk.browse(visit, BACK)
     assert example == tracks == gr.skip()
 
 
 def test_no_more_is_kept_than_there_is_room_for() -> None:
-    visit = composed(*range(bounds.MAX_KEPT + 3))
-    assert visit.roll["earlier"] == bounds.MAX_KEPT
-    for _ in range(bounds.MAX_KEPT):
-        visit.leaf(-1)
+    visit = composed(*range(bounds.MAX_EARLIER + 3))
+    assert visit.roll["earlier"] == bounds.MAX_EARLIER
+    for _ in range(bounds.MAX_EARLIER):
+        visit.browse(-1)
     assert seeds(visit) == [2]
 
 
@@ -104,7 +104,7 @@ def test_going_back_ends_the_composition_under_way() -> None:
     visit = composed(1)
     composing = Desk(PIANIST).compose(visit, FIRST, *values_of(seconds=60.0))
     next(composing)
-    shown = visit.leaf(-1)
+    shown = visit.browse(-1)
     assert (seeds(visit), shown["earlier"], shown["later"]) == ([1], 0, 0)
     *_, (last, *_) = composing
     assert last is shown
@@ -115,6 +115,6 @@ def test_a_page_that_sends_nonsense_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     told: list[str] = []
     monkeypatch.setattr(gr, "Warning", told.append)
     visit = composed(1, 2)
-    payload: Any = FIRST | {"step": "x"}
-    assert Desk(PIANIST).leaf(visit, payload)[0] is visit.roll
+    payload: Any = FIRST | {"direction": "x"}
+    assert Desk(PIANIST).browse(visit, payload)[0] is visit.roll
     assert told == ["The part to continue did not arrive; load the page again."]

@@ -1,0 +1,76 @@
+"""What was shown before -> the same again: a prompt, and what was composed from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from music_gpt.ui import bounds
+from music_gpt.ui.roll_value import RollValue, Take
+
+if TYPE_CHECKING:
+    from music_gpt.midi.piece import Piece
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a prompt comes from: what the page shows as chosen."""
+
+    example: str | None = None
+    """The key of a shipped opening."""
+    file: bytes = b""
+    """A MIDI file that has several tracks to choose from."""
+    tracks: tuple[tuple[str, int], ...] = ()
+    """A line and the number of each of them."""
+    used: tuple[int, ...] = ()
+    """The numbers of those that are used."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A prompt and what was composed from it, as the roll showed it."""
+
+    prompt: Piece | None = None
+    """What is continued, or None for a start from nothing."""
+    source: Source = field(default_factory=Source)
+    name: str = "Untitled"
+    takes: tuple[Take, ...] = ()
+    roll: RollValue = field(default_factory=dict)
+
+
+@dataclass
+class History:
+    """The music before and after what is shown; there is some after it once one has gone back."""
+
+    earlier: list[Snapshot] = field(default_factory=list)
+    """The latest last."""
+    later: list[Snapshot] = field(default_factory=list)
+    """The next one first."""
+
+    @property
+    def place(self) -> RollValue:
+        """What the roll is told: how many there are before and after what is shown."""
+        return {"earlier": len(self.earlier), "later": len(self.later)}
+
+    def keep(self, shown: Snapshot) -> None:
+        """Make what is shown, and all after it, earlier than what is shown next.
+
+        Only the latest are kept, and no prompt from which nothing was composed.
+        """
+        snapshots = [*self.earlier, shown, *self.later]
+        self.earlier = [each for each in snapshots if each.takes][-bounds.MAX_EARLIER :]
+        self.later = []
+
+    def go(self, direction: int, shown: Snapshot | None) -> Snapshot | None:
+        """What is before (-1) or after (1) what is shown, or None where nothing is.
+
+        What is shown stays beside it, unless it is None: given up.
+        """
+        here = [] if shown is None else [shown]
+        if direction < 0 and self.earlier:
+            self.later[:0] = here
+            return self.earlier.pop()
+        if direction > 0 and self.later:
+            self.earlier += here
+            return self.later.pop(0)
+        return None

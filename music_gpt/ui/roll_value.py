@@ -1,0 +1,167 @@
+"""Takes, finished or under way -> what the piano roll is given: numbers, and notes as text."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from music_gpt.notes import NOTE_DTYPE, Notes
+
+if TYPE_CHECKING:
+    from music_gpt.composing.composition import ComposedNote, Composition
+
+Flags = npt.NDArray[np.bool_]
+RollValue = dict[str, Any]
+"""Numbers and strings only, because numpy floats reach the browser as strings. Notes are text that
+only grows, so each update sends nothing but what is new."""
+
+
+@dataclass(frozen=True)
+class Take:
+    """One finished piece that can be heard and saved, and how it came about."""
+
+    name: str
+    """As it stands in the name of a file: take-1, or before and redo-1 around a redo."""
+    notes: Notes
+    settings: dict[str, Any]
+    """Empty for music that nobody composed here."""
+    first: float
+    """Second from which on it is new."""
+    last: float = math.inf
+    """Second up to which it is new."""
+
+    @property
+    def is_new(self) -> Flags:
+        """Which of its notes are new."""
+        struck = np.round(self.notes["start"], 3)
+        flags: Flags = (struck >= round(self.first, 3)) & (struck < round(self.last, 3))
+        return flags
+
+
+def take_value(take: Take, label: str) -> RollValue:
+    """A finished take as the roll shows it: `label` stands on its tab."""
+    new = take.is_new
+    texts = {"kept": notes_text(take.notes[~new]), "notes": notes_text(take.notes[new])}
+    return {**texts, "open": "", "label": label, "seed": take.settings.get("seed")}
+
+
+class Growth:
+    """A composition under way, as the roll shows it: closed notes as text that only grows."""
+
+    def __init__(self, composition: Composition, seed: int, before: RollValue) -> None:
+        """`seed` is that of the first take, `before` what the roll showed until now."""
+        self._composition, self._seed = composition, seed
+        self._closed = [""] * composition.n_takes
+        self._keys: list[set[tuple[int, int]]] = [set() for _ in range(composition.n_takes)]
+        self._kept = [(silence(), "")] * composition.n_takes
+        self._head = before | {
+            "version": fresh_version(),
+            "seam": round(float(composition.seam_seconds), 3),
+            "until": 0.0,
+            "asked": float(composition.seconds),
+            "tab": 1,
+        }
+
+    def add(self, note: ComposedNote) -> None:
+        """One more note that has ended."""
+        self._closed[note.take] += note_text(note.start, note.end, note.pitch, note.velocity)
+        self._keys[note.take].add((_ms(note.start), int(note.pitch)))
+
+    def value(self, state: str) -> RollValue:
+        """What the roll is given now: `state` is composing or done."""
+        composed = float(self._composition.seconds_composed)
+        done, takes = state == "done", range(len(self._closed))
+        ranks = rank_words(self._composition.ranking()) if done else [""] * len(takes)
+        return self._head | {
+            "state": state,
+            "front": round(self._head["seam"] + composed, 3),
+            "takes": [self._take(take, done) | {"rank": ranks[take]} for take in takes],
+            "status": status_line(self._composition, done=done),
+        }
+
+    def _take(self, take: int, done: bool) -> RollValue:
+        """The prompt, whose last notes may ring on; the closed notes; those still held down."""
+        held = self._held(take)
+        notes = self._closed[take] + (held if done else "")
+        open_ = "" if done else held
+        about = {"label": str(take + 1), "seed": self._seed + take}
+        return {"kept": self._prompt(take), "notes": notes, "open": open_, **about}
+
+    def _prompt(self, take: int) -> str:
+        notes = self._composition.notes(take)
+        kept = notes[notes["start"] < self._composition.seam_seconds]
+        if not np.array_equal(kept, self._kept[take][0]):
+            self._kept[take] = kept, notes_text(kept)
+        return self._kept[take][1]
+
+    def _held(self, take: int) -> str:
+        """Notes whose keys are still down: they are struck already, so they are shown and heard."""
+        notes = self._composition.new_notes(take)
+        latest = notes[notes["end"] >= length(notes) - 0.001]  # what still sounds ends now
+        keys = self._keys[take]
+        rows = latest.tolist()
+        return "".join(note_text(*row) for row in rows if (_ms(row[0]), row[2]) not in keys)
+
+
+def status_line(composition: Composition, *, done: bool = False) -> str:
+    """How far it is, or how long it became, and how fast.
+
+    As `12.4 / 30 s · 180 tokens/s · 4.4× real time`, or `29.6 s` and so on.
+    """
+    composed = float(composition.seconds_composed)
+    line = f"{composed:.1f} s" if done else f"{composed:.1f} / {composition.seconds:g} s"
+    if composition.elapsed <= 0 or not composition.n_tokens:
+        return line
+    tokens = composition.n_tokens / composition.elapsed
+    return f"{line} · {tokens:.0f} tokens/s · {composed / composition.elapsed:.1f}× real time"
+
+
+def rank_words(ranking: list[int]) -> list[str]:
+    """What each take is told to be, from their numbers with the likeliest first.
+
+    >>> rank_words([1, 0, 2]), rank_words([0])
+    (['2nd likeliest', 'likeliest', '3rd likeliest'], [''])
+    """
+    if len(ranking) < 2:
+        return [""]
+    ordinals = {1: "likeliest", 2: "2nd likeliest", 3: "3rd likeliest"}
+    places = [ranking.index(take) + 1 for take in range(len(ranking))]
+    return [ordinals.get(place, f"{place}th likeliest") for place in places]
+
+
+def silence() -> Notes:
+    """No notes."""
+    return np.zeros(0, NOTE_DTYPE)
+
+
+def length(notes: Notes) -> float:
+    """Seconds until the last note has ended."""
+    return float(notes["end"].max()) if len(notes) else 0.0
+
+
+def _ms(seconds: float) -> int:
+    return round(float(seconds) * 1000)
+
+
+def note_text(start: float, end: float, pitch: int, velocity: int) -> str:
+    """A note as `start,duration,pitch,velocity;` in milliseconds.
+
+    >>> note_text(0.5, 1.25, 60, 80)
+    '500,750,60,80;'
+    """
+    return f"{_ms(start)},{max(1, _ms(end) - _ms(start))},{int(pitch)},{int(velocity)};"
+
+
+def notes_text(notes: Notes) -> str:
+    """All notes in the form of `note_text`."""
+    return "".join(note_text(*row) for row in notes.tolist())
+
+
+def fresh_version() -> int:
+    """A number that tells the browser that this is other music, not the same grown on."""
+    return secrets.randbelow(2**48)
