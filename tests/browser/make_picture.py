@@ -13,7 +13,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from playwright.sync_api import sync_playwright
-from visitor import Visitor
+from visitor import Visitor, box_of
 
 ROOT = Path(__file__).parents[2]
 SECONDS, SEED = 20, "7"
@@ -54,8 +54,7 @@ def compose(visitor: Visitor) -> None:
         visitor.page.get_by_label("Pause").click()
     visitor.page.get_by_role("tab", name="2").click()
     surface = visitor.page.locator(".mg-surface")
-    box = surface.bounding_box()
-    assert box is not None
+    box = box_of(surface)
     share = (state["seam"] + SECONDS / 2) / state["end"]
     surface.click(position={"x": box["width"] * share, "y": 40})
     visitor.page.mouse.move(2, 2)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 from playwright.sync_api import expect
-from visitor import FIELD, Visitor
+from visitor import FIELD, Visitor, box_of
 
 from music_gpt.audio import SAMPLE_RATE, render
 from music_gpt.midi.piece import make_notes, read_piece
@@ -71,8 +71,7 @@ def test_play_pause_seek_and_the_space_bar(visit: Visit) -> None:
     paused = visitor.wait("!state.playing")
     assert visitor.state["position"] == paused["position"]
     surface = visitor.page.locator(".mg-surface")
-    box = surface.bounding_box()
-    assert box is not None
+    box = box_of(surface)
     surface.click(position={"x": box["width"] / 2, "y": 40})
     sought = visitor.state["position"]
     assert sought == pytest.approx(visitor.state["end"] / 2, rel=0.08)
@@ -237,13 +236,13 @@ def test_a_page_that_is_loaded_again_starts_afresh(visit: Visit) -> None:
     visitor.complaints = [c for c in visitor.complaints if not re.search("Abort|errored out", c)]
 
 
-def test_what_was_composed_before_is_seen_heard_and_saved_again(visit: Visit) -> None:
+def test_what_was_composed_before_is_seen_and_saved_again(visit: Visit) -> None:
     visitor = visit().open()
     earlier, later = (
         visitor.page.get_by_role("button", name=f"{when} music") for when in ("Earlier", "Later")
     )
     assert not earlier.is_visible()
-    visitor.wish(Length=5)
+    visitor.wish(**{"Length in seconds": 5})
     for seed in (7, 8):
         visitor.seed(str(seed))
         visitor.compose()
@@ -261,7 +260,7 @@ def test_what_was_composed_before_is_seen_heard_and_saved_again(visit: Visit) ->
     visitor.wait("state.name.startsWith('Träumerei') && state.place == '3 / 3'")
     earlier.click()
     state = visitor.wait("state.seed == 8")
-    assert visitor.page.locator("#examples input:checked").get_attribute("value") != "Träumerei"
+    assert visitor.page.get_by_label("Gymnopédie").is_checked()
     later.click()
     visitor.wait("state.name.startsWith('Träumerei') && state.state == 'prompt'")
     assert visitor.page.get_by_label("Träumerei").is_checked()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from midi_bytes import events_of, file, meta, program
-from visitor import FIELD, Visitor
+from visitor import FIELD, Visitor, box_of
 
 from music_gpt.midi.piece import make_notes, write_midi
 
@@ -124,8 +124,7 @@ def test_the_music_can_go_on_from_the_playhead(visit: Visit, tmp_path: Path) -> 
     here = visitor.page.get_by_label("Continue from the playhead")
     assert here.is_disabled()
     surface = visitor.page.locator(".mg-surface")
-    box = surface.bounding_box()
-    assert box is not None
+    box = box_of(surface)
     surface.click(position={"x": box["width"] * 0.3, "y": 40})
     here.click()
     state = visitor.state
@@ -173,8 +172,7 @@ def test_the_handles_choose_the_part_that_is_continued(visit: Visit, own_file: P
     visitor.page.set_input_files(FIELD, own_file)
     visitor.wait("state.name == 'my own scale'")
     handle = visitor.page.get_by_label("End of the part to continue")
-    box = handle.bounding_box()
-    assert box is not None
+    box = box_of(handle)
     visitor.page.mouse.move(box["x"] + 22, box["y"] + 90)
     visitor.page.mouse.down()
     visitor.page.mouse.move(box["x"] - 380, box["y"] + 90, steps=8)

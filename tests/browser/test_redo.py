@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from visitor import Visitor
+from visitor import Visitor, box_of
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Visitor]
@@ -16,8 +16,7 @@ def test_a_marked_part_is_composed_anew_and_the_best_way_is_heard(visit: Visit) 
     assert visitor.page.locator("#compose").is_hidden()
     assert visitor.state["selection"] == {"start": 0, "end": 4}
     surface = visitor.page.locator(".mg-surface")
-    box = surface.bounding_box()
-    assert box is not None
+    box = box_of(surface)
     visitor.page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 60)
     visitor.page.mouse.down()
     visitor.page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 60, steps=6)

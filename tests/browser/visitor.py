@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Page
+from playwright.sync_api import FloatRect, Locator, Page
 
 ARTEFACTS = Path(__file__).parents[2] / "artefacts"
 PATIENCE_MS = 60_000
@@ -11,6 +11,13 @@ FIELD = "#midi-file input[type=file]"
 GRADIO_UPLOAD = "Method not implemented."
 """Gradio's own warning, twice for each uploaded file: its progress bar closes a stream, and the
 stream of its client can only say that it has no such method."""
+
+
+def box_of(locator: Locator) -> FloatRect:
+    """Where something is on the page, in its pixels."""
+    box = locator.bounding_box()
+    assert box is not None
+    return box
 
 
 class Visitor:
