@@ -55,6 +55,7 @@ MAX_GIVEN_SEED = MAX_JSON_INTEGER - MAX_VARIATIONS
 """Each take has a seed of its own, from the given one up, and it is written into the file."""
 DEFAULT_SEED_LIMIT = 2**31
 """Seeds that are drawn, rather than given, stay below it: short enough to copy by hand."""
+MAX_THREADS = 1024
 _KNOBS = tuple(field.name for field in fields(SamplingConfig))
 
 
@@ -74,9 +75,9 @@ def load(
         InputError: there is no such file, it is no checkpoint of this vocabulary, or there is no
             such engine for it.
     """
-    require_engine(engine)
+    require_engine(engine)  # before a file is read
+    threads = None if threads is None else whole("threads", threads, 1, MAX_THREADS)
     model, card = load_checkpoint(path)
-    threads = None if threads is None else whole("threads", threads, 1, 1024)
     folder = (bundled_checkpoint() if path is None else Path(path)).parent
     chosen = choose_engine(model, card["sha256"], engine, threads)
     return Pianist(model, card, engine=chosen, folder=folder)

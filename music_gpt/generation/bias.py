@@ -69,9 +69,6 @@ def _faded(memory_seconds: float) -> tuple[float, ...]:
     return tuple(np.exp(-ages).tolist())
 
 
-_FADED_PACE = _faded(PACE_MEMORY_SECONDS)
-
-
 def _frames(id_: int) -> int:
     """Length of an event in frames: none but a wait has one."""
     return id_ - (TIME_SHIFT - 1) if TIME_SHIFT <= id_ < VELOCITY else 0
@@ -133,34 +130,28 @@ class Leaning(Rows):
 
 @dataclass(slots=True)
 class _Tempo:
-    """How fast one take goes."""
+    """How fast one take goes by itself."""
 
     opening: float = OPENING_SECONDS
-    """What is left of its first minute."""
+    """Seconds that are left of its first minute."""
     own: float = 0.0
     """Notes per second of that."""
-    rate: float = 0.0
-    """Notes per second lately."""
     usual: float = float(_LOG_WAITS[9])
     """Logarithm of the frames of its waits lately."""
 
-    def lean(self) -> float:
-        """Nats by which a wait of the usual length becomes less likely."""
-        lack = (self.own - self.rate) / max(self.own, 1 / OPENING_SECONDS)
+    def lean(self, rate: float) -> float:
+        """Nats by which a wait of the usual length becomes less likely at this `rate` of lately."""
+        lack = (self.own - rate) / max(self.own, 1 / OPENING_SECONDS)
         return PACE_NATS * min(max(PACE_GAIN * lack, -1.0), 1.0)
 
     def advance(self, id_: int) -> None:
         """One more event."""
-        opening, frames = self.opening > 0, _frames(id_)
-        if id_ < NOTE_OFF:
-            self.own += 1 / OPENING_SECONDS if opening else 0.0
-            self.rate += 1 / PACE_MEMORY_SECONDS
+        frames = _frames(id_)
+        if id_ < NOTE_OFF and self.opening > 0:
+            self.own += 1 / OPENING_SECONDS
         elif frames:
-            self.rate *= _FADED_PACE[frames]
             self.opening -= frames / FRAMES_PER_SECOND
             self.usual += (float(_LOG_WAITS[frames - 1]) - self.usual) / USUAL_WAITS
-        if opening:
-            self.rate = self.own
 
 
 class Pace(Rows):
@@ -174,11 +165,12 @@ class Pace(Rows):
 
     def __init__(self, n_takes: int) -> None:
         self._tempos = [_Tempo() for _ in range(n_takes)]
+        self._rate = Rate(n_takes, PACE_MEMORY_SECONDS)
 
     def lean(self, bias: Floats, going: Iterable[bool]) -> None:
         """Adds to the logits, `bias` (B, V), of the takes in `going` (B)."""
-        tempos = zip(self._tempos, going, strict=True)
-        leans = [tempo.lean() if goes else 0.0 for tempo, goes in tempos]
+        paces = zip(self._tempos, self._rate.per_second, going, strict=True)
+        leans = [tempo.lean(rate) if goes else 0.0 for tempo, rate, goes in paces]
         if not any(leans):
             return
         usual = np.array([tempo.usual for tempo in self._tempos])[:, None]  # (B, 1)
@@ -187,8 +179,12 @@ class Pace(Rows):
 
     def advance(self, ids: Ints) -> None:
         """One more event in each take, ids (B)."""
-        for tempo, id_ in zip(self._tempos, ids.tolist(), strict=True):
+        self._rate.advance(ids)
+        for take, (tempo, id_) in enumerate(zip(self._tempos, ids.tolist(), strict=True)):
+            is_opening = tempo.opening > 0
             tempo.advance(id_)
+            if is_opening:  # the memory begins with what the first minute had
+                self._rate.per_second[take] = tempo.own
 
 
 class Crowd(Rows):
