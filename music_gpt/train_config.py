@@ -32,7 +32,7 @@ EVALUATION_SHARE = 0.08
 TRIAL_TOKENS = 16_384
 """Tokens that are scored to see how quickly it goes."""
 LEAST_SECONDS = 6.0
-"""So long is trained even where the start of the program took all of the minutes."""
+"""Training gets at least this much, even where starting the program took all of the minutes."""
 USED_SHARE = 0.8
 """Of the time that is left, as much as the scoring is planned to take: speeds vary."""
 
@@ -85,7 +85,7 @@ def read_config(file: Path, knobs: dict[str, str], max_minutes: float | None = N
 
 
 def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
-    """Train, score, write evaluation.json; returns what it holds, or nothing but on the first rank.
+    """Train, score, write evaluation.json; returns what that holds, on other ranks than 0 nothing.
 
     began: when the minutes began to count, on the monotonic clock.
     """

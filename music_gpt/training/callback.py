@@ -74,11 +74,12 @@ class RunCallback(pl.Callback):
     # Lightning calls these
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Give the new optimiser its state back, and a GPU what it draws from."""
+        """Give the optimiser, which Lightning has just made, and a GPU's generator their state."""
         if not self.resume:
             return
         trainer.optimizers[0].load_state_dict(self.resume["optimizer"])
         device, state = trainer.strategy.root_device, self.resume.get("cuda_rng")
+        # the other processes draw from seeds of their own, so that each drops other activations
         if device.type == "cuda" and state is not None and trainer.is_global_zero:
             torch.cuda.set_rng_state(state, device)
 
@@ -86,7 +87,7 @@ class RunCallback(pl.Callback):
         """Begin to count; Lightning's own handler of SIGTERM would end without saving."""
         module = cast(Training, pl_module)
         self.signals.take(signal.SIGTERM)
-        # where the program's minutes are bounded, each process has used some of its own to start
+        # where the minutes of the program are bounded, each process took some of its own to start
         [module.seconds] = _over_ranks(trainer, [module.seconds], "max")
         self._counted = self._last_save = self.clock.seconds()
         self._speed_mark = (self._counted, module.tokens)
@@ -273,7 +274,7 @@ def _device_name(device: torch.device) -> str:
 
 
 def _over_ranks(trainer: pl.Trainer, values: list[float], how: str) -> list[float]:
-    """The values of all processes as one: their "sum", "mean", "min" or "max"."""
+    """The values of all processes as one: their "sum", "mean" or "max"."""
     if trainer.world_size == 1:
         return values
     device = trainer.strategy.root_device

@@ -60,12 +60,12 @@ def train(
     """Train on the tokens folder and write into `out`; returns what was reached, as plain values.
 
     `resume` goes on where the run in `out` was; if it is finished, that is an error, unless
-    `finished_too` asks for what it reached. `spent_seconds` is what of `max_minutes` a new run's
-    program has used before. `init_from` starts from the weights of a
-    checkpoint, grown where its network is smaller; `listener` is given the network whenever it was
-    measured, as `music_gpt.training_samples.Listening`. Of several processes all but the first
-    return an empty dict. Raises `InputError` before the first step for anything that cannot work,
-    and `KeyboardInterrupt` when Ctrl-C is pressed twice.
+    `finished_too` asks for what it reached. `spent_seconds`, for a new run, is how much of
+    `max_minutes` was over before. `init_from` starts from the weights of a checkpoint, grown where
+    its network is smaller; `listener` is given the network whenever it was measured, as
+    `music_gpt.training_samples.Listening`. Of several processes all but the first return an empty
+    dict. Raises `InputError` before the first step for anything that cannot work, and
+    `KeyboardInterrupt` when Ctrl-C is pressed twice.
     """
     # 1. what there is: tokens, the run so far, a machine
     run, corpus = Path(out), Corpus.open(tokens)
