@@ -8,7 +8,7 @@ from music_gpt.checking import check_fields, number, require, whole
 from music_gpt.keys import scale
 
 ONNX_ENGINES = ("onnx", "onnx-int8")
-"""Those of ONNX Runtime, which run a file."""
+"""Those of ONNX Runtime, which run a file; auto tries the last one first."""
 ENGINES = ("auto", "torch", "cuda", *ONNX_ENGINES)
 """What can run a network (`music_gpt.generation.engines`)."""
 CANDIDATES = 8

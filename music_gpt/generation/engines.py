@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from music_gpt.checking import choice
-from music_gpt.config.sampling import ENGINES
+from music_gpt.config.sampling import ENGINES, ONNX_ENGINES
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, plain_errors, require_writable, whole_file
 from music_gpt.generation.cuda_engine import CudaEngine, require_gpu
@@ -39,8 +39,6 @@ from music_gpt.tokens.events import EOS, encode_notes
 
 NEEDED = ("onnx", "onnxruntime")
 """What the extra `fast` brings."""
-ONNX_ENGINES = ("onnx-int8", "onnx")
-"""The engines that need it, the quickest first."""
 MOST_NATS_WORSE = 0.01
 """Nats/token by which an engine that is chosen by itself may predict real music worse."""
 MOST_THREADS = 4
@@ -52,9 +50,9 @@ OPENINGS = Path(__file__).parent.parent / "prompts"
 
 
 def require_engine(name: str, model: GPT | None = None) -> None:
-    """Raise `InputError` unless the engine `name` can run here, and run this network.
+    """Raise `InputError` unless the engine `name` can run here, and run `model` if it is given.
 
-    What can be told at once: whether the file made for it computes the right thing is told later.
+    This is quick; whether the engine computes what torch does is found out when it is chosen.
     """
     choice("engine", name, ENGINES)
     if name == "cuda":
@@ -101,7 +99,7 @@ def choose_engine(
 
 
 def _quickest_that_passed(model: GPT, sha256: str, threads: int | None) -> Engine:
-    for name in ONNX_ENGINES:
+    for name in reversed(ONNX_ENGINES):
         with contextlib.suppress(InputError):  # it is not there, or not for this network
             if _passed(model, sha256, name):
                 return choose_engine(model, sha256, name, threads)
