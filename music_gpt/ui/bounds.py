@@ -10,6 +10,8 @@ DEFAULT_PROMPT_SECONDS = 40.0
 """How much of the end of a prompt is continued until the handles are moved."""
 MAX_EARLIER = 8
 """Earlier compositions that a visitor can go back to."""
+MAX_EARLIER_NOTES = 1_000_000
+"""Most notes in all of them together: in memory a note takes some 40 bytes."""
 COMPOSERS = 2
 """Visitors whose music is composed at the same time; the others wait in a line."""
 LINE = 16

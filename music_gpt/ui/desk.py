@@ -28,7 +28,7 @@ from music_gpt.ui.form import CALL, FORM, as_whole, read_call, read_wish
 from music_gpt.ui.history import Source
 from music_gpt.ui.newness import Newness
 from music_gpt.ui.pianoroll import Selection, read_selection
-from music_gpt.ui.roll_value import RollValue
+from music_gpt.ui.roll_value import RollValue, fresh_version
 from music_gpt.ui.saving import KINDS, file_stem, write_all, write_sound, write_take
 from music_gpt.ui.shelf import Shelf
 from music_gpt.ui.tracks import track_choices
@@ -37,6 +37,7 @@ from music_gpt.ui.visit import Visit, Wish
 PROMPTS = Path(__file__).parent.parent / "prompts"
 NOTHING = "nothing"
 LIMITS = MidiLimits(max_bytes=bounds.MAX_FILE_BYTES, max_notes=bounds.MAX_NOTES, max_seconds=7200.0)
+CHANGED = "Other music is shown by now; press the button again to compose from it."
 Steps = Generator[RollValue, None, None]
 """What the roll shows while music is composed."""
 
@@ -100,7 +101,7 @@ class Desk:
             piece = midi.read_piece(path, limits=LIMITS)
         except InputError as error:
             notice(error)
-            return visit.roll | {"status": str(error)}, gr.skip(), None, gr.skip()
+            return answer(visit, str(error)), gr.skip(), None, gr.skip()
         choices = tuple(track_choices(piece.tracks))
         source = Source(
             file=Path(path).read_bytes() if choices else b"",
@@ -115,7 +116,7 @@ class Desk:
             piece = midi.read_piece(visit.source.file, tracks=numbers, limits=LIMITS)
         except InputError as error:
             notice(error)
-            return visit.roll | {"status": str(error)}
+            return answer(visit, str(error))
         return show_file(visit, piece, visit.name, replace(visit.source, used=tuple(numbers)))
 
     def compose(self, visit: Visit, selection: Any, *values: Any) -> Iterator[tuple[Any, ...]]:
@@ -157,7 +158,7 @@ class Desk:
 
     def recover(self, visit: Visit) -> tuple[Any, ...]:
         """After a fault of the program, or when the line was full: all as before Compose."""
-        return visit.roll | {"status": "No music came; please try again."}, *idle(visit)
+        return answer(visit, "No music came; please try again."), *idle(visit)
 
     def stop(self, visit: Visit) -> None:
         """End the composition under way at its next note; what there is stays."""
@@ -166,12 +167,13 @@ class Desk:
     def save(self, suffix: str, visit: Visit, selection: Any) -> str | None:
         """The take that is shown as a file of this kind, or all takes as `.zip`."""
         try:
-            take = read_selection(selection).take
-            if take >= len(visit.takes):
+            chosen = read_selection(selection)
+            music, take = visit.seen(chosen.version), chosen.take  # it may wait its turn
+            if take >= len(music.takes):
                 raise InputError("There is nothing to save yet; press Compose first.")
             if suffix != ".zip":
-                return str(write_take(self._shelf, visit, visit.takes[take], suffix))
-            path, told = write_all(self._shelf, visit)
+                return str(write_take(self._shelf, music, music.takes[take], suffix))
+            path, told = write_all(self._shelf, music)
             tell(told)
             return str(path)
         except InputError as error:
@@ -240,8 +242,10 @@ def show(
     stop: what stands on the button that ends it.
     """
     try:
-        wish = read_wish(dict(zip(FORM, values, strict=True)))
-        with closing(begin(wish, read_selection(selection))) as steps:
+        wish, part = read_wish(dict(zip(FORM, values, strict=True))), read_selection(selection)
+        if part.version not in (None, visit.roll["version"]):
+            raise InputError(CHANGED)
+        with closing(begin(wish, part)) as steps:
             buttons = first = busy(stop)
             for value in steps:
                 yield value, *buttons
@@ -251,7 +255,12 @@ def show(
         yield visit.roll, *idle(visit)
     except InputError as error:
         notice(error)
-        yield visit.roll | {"status": str(error)}, *idle(visit)
+        yield answer(visit, str(error)), *idle(visit)
+
+
+def answer(visit: Visit, sentence: str) -> RollValue:
+    """The roll as it is, above a sentence: told anew, too, where it is the same once more."""
+    return visit.roll | {"status": sentence, "answer": fresh_version()}
 
 
 def read_prompt(path: str, tracks: str | None) -> midi.Piece:

@@ -37,6 +37,11 @@ class Snapshot:
     takes: tuple[Take, ...] = ()
     roll: RollValue = field(default_factory=dict)
 
+    @property
+    def n_notes(self) -> int:
+        """Notes of all takes together."""
+        return sum(len(take.notes) for take in self.takes)
+
 
 @dataclass
 class History:
@@ -58,8 +63,12 @@ class History:
         Only the latest are kept, and no prompt from which nothing was composed.
         """
         snapshots = [*self.earlier, shown, *self.later]
-        self.earlier = [each for each in snapshots if each.takes][-bounds.MAX_EARLIER :]
+        self.earlier = latest([each for each in snapshots if each.takes])
         self.later = []
+
+    def keep_earlier(self, left: Snapshot) -> None:
+        """Music that was left while it was composed is the latest of the earlier."""
+        self.earlier = latest([*self.earlier, left])
 
     def go(self, direction: int, shown: Snapshot | None) -> Snapshot | None:
         """What is before (-1) or after (1) what is shown, or None where nothing is.
@@ -74,3 +83,11 @@ class History:
             self.earlier += here
             return self.later.pop(0)
         return None
+
+
+def latest(snapshots: list[Snapshot]) -> list[Snapshot]:
+    """As many of them as may be kept."""
+    kept = snapshots[-bounds.MAX_EARLIER :]
+    while sum(each.n_notes for each in kept) > bounds.MAX_EARLIER_NOTES:
+        kept = kept[1:]
+    return kept

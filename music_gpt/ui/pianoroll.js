@@ -36,7 +36,7 @@ class PianoRoll extends RollHandles {
     this.value = {};
     this.texts = new Map();
     this.view = null; // {from, seconds} when zoomed in
-    this.follow = false; // whether composing starts to play by itself
+    this.follow = false; // whether music is awaited, which starts to play by itself
     this.lit = "";
     const bank = props.bank_url ? this.address(props.bank_url) : "";
     this.player = new PianoPlayer(new PianoBank(bank), () => this.music());
@@ -56,6 +56,7 @@ class PianoRoll extends RollHandles {
     return {
       selection: () => ({
         ...this.held,
+        version: this.value.version,
         take: this.take,
         tab: this.tab,
         candidates: this.candidates,
@@ -112,6 +113,10 @@ class PianoRoll extends RollHandles {
   }
 
   // ---- what there is -------------------------------------------------------------------------
+
+  get busy() {
+    return this.follow || ["composing", "redoing"].includes(this.value.state);
+  }
 
   get take() {
     return Math.max(0, this.tab - 1);
@@ -172,6 +177,7 @@ class PianoRoll extends RollHandles {
     this.value = value;
     if (value.version !== before.version) this.begin(value);
     else if (value.state !== before.state) this.speak(value);
+    if (value.state !== "redoing") this.follow = false;
     this.now = this.collect();
     this.root.dataset.state = value.state || "empty";
     this.titleNode.textContent = value.name || "";
@@ -185,17 +191,17 @@ class PianoRoll extends RollHandles {
     this.dirty = true;
   }
 
-  // Of all that was composed, which is shown.
+  // Of all that was composed, which is shown. An arrow that leads nowhere keeps the focus.
   showPlace() {
-    const { earlier = 0, later = 0, state } = this.value;
-    const busy = state === "composing" || state === "redoing";
+    const { earlier = 0, later = 0 } = this.value;
     this.historyNode.hidden = !(earlier + later);
-    this.earlierNode.disabled = busy || !earlier;
-    this.laterNode.disabled = busy || !later;
+    this.earlierNode.setAttribute("aria-disabled", String(this.busy || !earlier));
+    this.laterNode.setAttribute("aria-disabled", String(this.busy || !later));
     this.placeNode.textContent = `${earlier + 1} / ${earlier + 1 + later}`;
   }
 
-  browse(direction) {
+  browse(node, direction) {
+    if (node.getAttribute("aria-disabled") === "true") return;
     this.direction = direction;
     this.send();
   }
@@ -211,18 +217,20 @@ class PianoRoll extends RollHandles {
     this.player.offset = 0;
     this.speak(value);
     this.now = this.collect();
-    if (this.tab) {
-      this.player.offset = Math.max(0, value.seam - 2.5);
-      if (this.chosen) this.part = { ...this.chosen };
-      if (this.follow) this.player.play();
-    } else this.ownStart = false;
-    this.follow = false;
+    if (this.follow && this.tab) this.part = { ...this.chosen };
+    const usual = Math.max(0, this.part.end - (value.reach || 0));
+    this.ownStart = Math.abs(this.part.start - usual) > 0.01; // what is given is rounded
+    if (!this.tab) return;
+    this.player.offset = Math.max(0, value.seam - 2.5);
+    if (this.follow) this.player.play();
   }
 
   speak(value) {
-    const done = "Composed. " + (value.status || "");
+    const { earlier = 0, later = 0 } = value;
+    const place = earlier + later ? `Music ${earlier + 1} of ${earlier + 1 + later}. ` : "";
+    const done = place + "Composed. " + (value.status || "");
     const say = { composing: "Composing", redoing: "Composing the part anew", done };
-    this.spokenNode.textContent = say[value.state] || value.name || "";
+    this.spokenNode.textContent = say[value.state] || place + (value.name || "");
   }
 
   // Compose was pressed: sound may start, now that a finger is on the button.
@@ -230,6 +238,7 @@ class PianoRoll extends RollHandles {
     this.chosen = { ...this.part };
     this.follow = true;
     this.player.unlock();
+    this.showPlace();
     this.statusNode.textContent = "Waiting for the pianist …";
     this.spokenNode.textContent = "Waiting for the pianist";
     if (matchMedia("(max-width: 720px)").matches)
@@ -361,8 +370,8 @@ class PianoRoll extends RollHandles {
     this.backNode.addEventListener("click", () => this.player.seek(0));
     this.outNode.addEventListener("click", () => this.zoom(2));
     this.inNode.addEventListener("click", () => this.zoom(0.5));
-    this.earlierNode.addEventListener("click", () => this.browse(-1));
-    this.laterNode.addEventListener("click", () => this.browse(1));
+    this.earlierNode.addEventListener("click", () => this.browse(this.earlierNode, -1));
+    this.laterNode.addEventListener("click", () => this.browse(this.laterNode, 1));
     this.tabsNode.addEventListener("scroll", () => this.fadeTabs());
     this.listenSurface();
     this.listenHandles();

@@ -47,6 +47,8 @@ class Selection:
     """In how many ways the part shall be composed anew, as it was typed."""
     direction: int = 0
     """Which arrow was pressed: -1 for the music before, 1 for that after it."""
+    version: int | None = None
+    """Which music was shown when it was sent; None for what is shown now."""
 
 
 def piano_roll(value: RollValue, **options: Any) -> gr.HTML:
@@ -74,17 +76,18 @@ def read_selection(payload: Any) -> Selection:
     Whether there is such a part is for those to say who compose it.
 
     >>> read_selection({"start": 0, "end": 12.5, "take": 0})
-    Selection(start=0.0, end=12.5, take=0, of_prompt=False, candidates=8, direction=0)
+    Selection(start=0.0, end=12.5, take=0, of_prompt=False, candidates=8, direction=0, version=None)
     """
     try:
         start, end = float(payload["start"]), float(payload["end"])
         take, candidates = int(payload["take"]), payload.get("candidates", CANDIDATES)
-        direction = int(payload.get("direction", 0))
+        direction, version = int(payload.get("direction", 0)), payload.get("version")
     except (TypeError, KeyError, ValueError, OverflowError, AttributeError):
         raise InputError(LOST) from None
-    if not (math.isfinite(start) and math.isfinite(end) and take >= 0):
+    is_number = math.isfinite(start) and math.isfinite(end) and take >= 0
+    if not (is_number and (version is None or isinstance(version, int))):
         raise InputError(LOST)
-    return Selection(start, end, take, payload.get("tab", 1) == 0, candidates, direction)
+    return Selection(start, end, take, payload.get("tab", 1) == 0, candidates, direction, version)
 
 
 @cache

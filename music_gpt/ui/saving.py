@@ -13,9 +13,9 @@ from music_gpt.errors import InputError
 from music_gpt.midi.piece import midi_bytes
 from music_gpt.notes import Notes
 from music_gpt.ui import bounds
+from music_gpt.ui.history import Snapshot
 from music_gpt.ui.roll_value import Take, length
 from music_gpt.ui.shelf import Shelf
-from music_gpt.ui.visit import Visit
 
 SOUND_BYTES = int((bounds.MAX_SOUND_SECONDS + 60) * audio.SAMPLE_RATE * 4)
 """The largest sound file: two channels of 16 bits, and some seconds for the last tone."""
@@ -28,9 +28,9 @@ ONLY_MIDI = (
 )
 
 
-def write_take(shelf: Shelf, visit: Visit, take: Take, suffix: str) -> Path:
+def write_take(shelf: Shelf, music: Snapshot, take: Take, suffix: str) -> Path:
     """A take as a file of this kind."""
-    name = stem(visit, take) + suffix
+    name = stem(music, take) + suffix
     if suffix != ".mid":
         return write_sound(shelf, take.notes, name)
     path = shelf.path(name)
@@ -38,23 +38,23 @@ def write_take(shelf: Shelf, visit: Visit, take: Take, suffix: str) -> Path:
     return path
 
 
-def write_all(shelf: Shelf, visit: Visit) -> tuple[Path, list[str]]:
+def write_all(shelf: Shelf, music: Snapshot) -> tuple[Path, list[str]]:
     """Each take as MIDI and, unless they are too long together, as FLAC, in one archive.
 
     With it come sentences on what is not in there.
     """
-    seconds = sum(length(take.notes) for take in visit.takes)
+    seconds = sum(length(take.notes) for take in music.takes)
     with_sound = seconds <= bounds.MAX_SOUND_SECONDS
     path = shelf.path(
-        f"{plain_name(visit.name)}-{len(visit.takes)}-takes.zip", room=2 * SOUND_BYTES
+        f"{plain_name(music.name)}-{len(music.takes)}-takes.zip", room=2 * SOUND_BYTES
     )
     with zipfile.ZipFile(path, "w") as archive:
-        for take in visit.takes:
-            archive.writestr(f"{stem(visit, take)}.mid", take_bytes(take))
+        for take in music.takes:
+            archive.writestr(f"{stem(music, take)}.mid", take_bytes(take))
             if with_sound:
                 sound = path.with_name("take.flac")
                 audio.write_audio(take.notes, sound)
-                archive.write(sound, f"{stem(visit, take)}.flac")
+                archive.write(sound, f"{stem(music, take)}.flac")
                 sound.unlink()
     told = ONLY_MIDI.format(minutes=seconds / 60, most=bounds.MAX_SOUND_SECONDS / 60)
     return path, [] if with_sound else [told]
@@ -74,9 +74,9 @@ def write_sound(shelf: Shelf, notes: Notes, name: str) -> Path:
     return path
 
 
-def stem(visit: Visit, take: Take) -> str:
+def stem(music: Snapshot, take: Take) -> str:
     """The name of a take's files, without their endings."""
-    return file_stem(visit.name, take.name, take.settings.get("seed"))
+    return file_stem(music.name, take.name, take.settings.get("seed"))
 
 
 def take_bytes(take: Take) -> bytes:

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from music_gpt.composing.pianist import DEFAULT_SEED_LIMIT
@@ -78,6 +78,14 @@ class Visit:
         """What is shown now."""
         return Snapshot(self.prompt, self.source, self.name, tuple(self.takes), self.roll)
 
+    def seen(self, version: int | None) -> Snapshot:
+        """The music that was shown under this version; raises `InputError` where it is gone."""
+        known = [self.snapshot, *self.history.earlier, *self.history.later]
+        for snapshot in known:
+            if version in (None, snapshot.roll["version"]):
+                return snapshot
+        raise InputError("The music that was shown is no longer kept; choose other music.")
+
     def browse(self, direction: int) -> RollValue:
         """Show the music before (-1) or after (1) what is shown, if there is any."""
         is_whole = bool(self.takes) or not self.roll["takes"]  # music under way is given up
@@ -86,7 +94,7 @@ class Visit:
             return self.roll
         self.prompt, self.source, self.name = found.prompt, found.source, found.name
         self.takes, self.turn = list(found.takes), self.turn + 1
-        self.roll = found.roll | {"version": fresh_version(), **self.history.place}
+        self.roll = found.roll | self.history.place
         return self.roll
 
     def show_prompt(
@@ -182,7 +190,8 @@ def compose(
     """Continue the part from `start` to `end` (seconds): the roll's value as the music grows.
 
     When the iterator is closed, or `visit.stop_asked` is set from another thread, what has been
-    composed stays in `visit.takes`. Raises `InputError` for a part that cannot be continued.
+    composed stays in `visit.takes`; when other music is shown meanwhile, it is earlier. Raises
+    `InputError` for a part that cannot be continued.
     """
     prompt_seconds, prompt_end_seconds = visit.part(start, end)
     seed = wish.seed if wish.seed is not None else secrets.randbelow(DEFAULT_SEED_LIMIT)
@@ -199,10 +208,11 @@ def compose(
     visit.history.keep(visit.snapshot)
     visit.stop_asked, visit.takes = False, []
     visit.turn += 1
-    turn = visit.turn
+    turn, begun = visit.turn, visit.snapshot
     told = [] if visit.prompt is None else visit.prompt.warnings
     visit.warnings = [line for line in composition.warnings if line not in told]
-    growth = Growth(composition, seed, visit.roll | visit.history.place)
+    part = {"start": round(start, 3), "end": round(end, 3)}  # where the handles are again
+    growth = Growth(composition, seed, visit.roll | part | visit.history.place)
     try:
         yield growth.value("composing")
         shown = time.monotonic()
@@ -215,13 +225,16 @@ def compose(
                 shown = time.monotonic()
     finally:
         composition.close()
+        seam, roll = composition.seam_seconds, growth.value("done")
+        takes = [
+            Take(f"take-{take + 1}", composition.notes(take), composition.settings(take), seam)
+            for take in range(composition.n_takes)
+        ]
         if visit.turn == turn:
-            seam = composition.seam_seconds
-            visit.takes = [
-                Take(f"take-{take + 1}", composition.notes(take), composition.settings(take), seam)
-                for take in range(composition.n_takes)
-            ]
-            visit.roll = growth.value("done")
+            visit.takes, visit.roll = takes, roll
+        elif composition.seconds_composed > 0:  # other music is shown meanwhile
+            visit.history.keep_earlier(replace(begun, takes=tuple(takes), roll=roll))
+            visit.roll = visit.roll | visit.history.place
     yield visit.roll
 
 
