@@ -1,4 +1,4 @@
-"""Takes, finished or under way -> what the piano roll is given: numbers, and notes as text."""
+"""A prompt, or what is composed from it -> its takes, and what the piano roll is given of them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from music_gpt.notes import NOTE_DTYPE, Notes
+from music_gpt.ui import bounds
 
 if TYPE_CHECKING:
     from music_gpt.composing.composition import ComposedNote, Composition
+    from music_gpt.composing.redoing import Redone
+    from music_gpt.midi.piece import Piece
 
 Flags = npt.NDArray[np.bool_]
 RollValue = dict[str, Any]
@@ -41,6 +44,77 @@ class Take:
         struck = np.round(self.notes["start"], 3)
         flags: Flags = (struck >= round(self.first, 3)) & (struck < round(self.last, 3))
         return flags
+
+
+def composed_takes(composition: Composition) -> list[Take]:
+    """What there is of a composition, as takes."""
+    seam = composition.seam_seconds
+    return [
+        Take(f"take-{take + 1}", composition.notes(take), composition.settings(take), seam)
+        for take in range(composition.n_takes)
+    ]
+
+
+def redone_takes(before: Take, redone: Redone) -> list[Take]:
+    """The piece as it was, and with each candidate in it, the one that fits best first."""
+    told = [redone.settings(number) for number in range(redone.n_candidates)]
+    part = told[0]["redo"]
+    return [
+        Take("before", before.notes, before.settings, *part),
+        *[
+            Take(f"redo-{number + 1}", redone.notes(number), settings, *part)
+            for number, settings in enumerate(told)
+        ],
+    ]
+
+
+# --- what the roll shows -------------------------------------------------------------------------
+
+
+def prompt_value(prompt: Piece | None, name: str, detail: str) -> RollValue:
+    """A prompt (None for none), before anything is composed from it."""
+    seconds = 0.0 if prompt is None else prompt.seconds
+    notes = silence() if prompt is None else prompt.sounding_notes
+    reach = bounds.DEFAULT_PROMPT_SECONDS
+    return {
+        "version": fresh_version(),
+        "state": "prompt" if len(notes) else "empty",
+        "name": name,
+        "detail": detail,
+        "prompt": notes_text(notes),
+        "promptSeconds": round(seconds, 3),
+        "start": round(max(0.0, seconds - reach), 3),
+        "end": round(seconds, 3),
+        "reach": reach,
+        "seam": 0.0,
+        "until": 0.0,
+        "front": 0.0,
+        "asked": 0.0,
+        "takes": [],
+        "tab": 0,
+        "status": "",
+    }
+
+
+def redone_value(takes: list[Take]) -> RollValue:
+    """What changes when these `redone_takes` are shown."""
+    first, last, n = takes[0].first, takes[0].last, len(takes) - 1
+    labels = ["Before", *[str(number + 1) for number in range(n)]]
+    ranks = ["", "fits best", *[""] * (n - 1)]
+    return {
+        "version": fresh_version(),
+        "state": "done",
+        "seam": first,
+        "until": last,
+        "front": round(max(length(take.notes) for take in takes), 3),
+        "asked": last - first,
+        "tab": 2,
+        "takes": [
+            take_value(take, label) | {"rank": rank}
+            for take, label, rank in zip(takes, labels, ranks, strict=True)
+        ],
+        "status": f"{first:g} to {last:g} s composed anew, the best of {n} first",
+    }
 
 
 def take_value(take: Take, label: str) -> RollValue:

@@ -17,18 +17,18 @@ from music_gpt.composing.pianist import DEFAULT_SEED_LIMIT
 from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import piece_from_notes
-from music_gpt.ui import bounds
 from music_gpt.ui.history import History, Snapshot, Source
 from music_gpt.ui.roll_value import (
     Growth,
     RollValue,
     Take,
-    fresh_version,
+    composed_takes,
     length,
-    notes_text,
+    prompt_value,
+    redone_takes,
+    redone_value,
     silence,
     status_line,
-    take_value,
 )
 
 if TYPE_CHECKING:
@@ -105,58 +105,14 @@ class Visit:
         self.prompt, self.name, self.takes = prompt, name, []
         self.source = source or Source()
         self.turn += 1
-        seconds = 0.0 if prompt is None else prompt.seconds
-        notes = silence() if prompt is None else prompt.sounding_notes
-        reach = bounds.DEFAULT_PROMPT_SECONDS
-        self.roll = {
-            "version": fresh_version(),
-            "state": "prompt" if len(notes) else "empty",
-            "name": name,
-            "detail": detail,
-            "prompt": notes_text(notes),
-            "promptSeconds": round(seconds, 3),
-            "start": round(max(0.0, seconds - reach), 3),
-            "end": round(seconds, 3),
-            "reach": reach,
-            "seam": 0.0,
-            "until": 0.0,
-            "front": 0.0,
-            "asked": 0.0,
-            "takes": [],
-            "tab": 0,
-            "status": "",
-            **self.history.place,
-        }
+        self.roll = prompt_value(prompt, name, detail) | self.history.place
         return self.roll
 
     def show_redone(self, before: Take, redone: Redone) -> RollValue:
         """The piece as it was, and with each candidate in it, the one that fits best first."""
-        told = [redone.settings(number) for number in range(redone.n_candidates)]
-        first, last = told[0]["redo"]
-        pieces = [("before", "Before", before.notes, before.settings)]
-        pieces += [
-            (f"redo-{number + 1}", str(number + 1), redone.notes(number), settings)
-            for number, settings in enumerate(told)
-        ]
         self.history.keep(self.snapshot)
-        self.takes = [Take(name, notes, how, first, last) for name, _, notes, how in pieces]
-        seconds = max(length(take.notes) for take in self.takes)
-        ranks = ["", "fits best", *[""] * (len(told) - 1)]
-        self.roll = self.roll | {
-            "version": fresh_version(),
-            "state": "done",
-            "seam": first,
-            "until": last,
-            "front": round(seconds, 3),
-            "asked": last - first,
-            "tab": 2,
-            "takes": [
-                take_value(take, label) | {"rank": rank}
-                for take, (_, label, *_), rank in zip(self.takes, pieces, ranks, strict=True)
-            ],
-            "status": f"{first:g} to {last:g} s composed anew, the best of {len(told)} first",
-            **self.history.place,
-        }
+        self.takes = redone_takes(before, redone)
+        self.roll = self.roll | redone_value(self.takes) | self.history.place
         return self.roll
 
     def part(self, start: float, end: float) -> tuple[float | None, float | None]:
@@ -225,11 +181,7 @@ def compose(
                 shown = time.monotonic()
     finally:
         composition.close()
-        seam, roll = composition.seam_seconds, growth.value("done")
-        takes = [
-            Take(f"take-{take + 1}", composition.notes(take), composition.settings(take), seam)
-            for take in range(composition.n_takes)
-        ]
+        takes, roll = composed_takes(composition), growth.value("done")
         if visit.turn == turn:
             visit.takes, visit.roll = takes, roll
         elif composition.seconds_composed > 0:  # other music is shown meanwhile
