@@ -95,10 +95,7 @@ def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
     from music_gpt.training.run_folder import EVALUATION
     from music_gpt.training_samples import train_and_listen
 
-    training_minutes = minutes * (1 - EVALUATION_SHARE)
-    settings = dataclasses.replace(config.train, max_minutes=training_minutes)
-    config = dataclasses.replace(config, train=settings)
-    spent = min(time.monotonic() - began, max(60 * training_minutes - LEAST_SECONDS, 0.0))
+    config, spent = for_training(config, time.monotonic() - began)
     result = train_and_listen(
         args.tokens,
         args.out,
@@ -120,6 +117,17 @@ def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
     with whole_file(args.out / EVALUATION) as beside:
         beside.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return result
+
+
+def for_training(config: RunConfig, spent_seconds: float) -> tuple[RunConfig, float]:
+    """The run with the minutes that are for training alone, and the seconds of them that are over.
+
+    Only what is fixed by the settings bounds it, so a run that is resumed is finished when it was.
+    """
+    minutes = config.train.max_minutes * (1 - EVALUATION_SHARE)
+    spent = min(spent_seconds, max(60 * minutes - LEAST_SECONDS, 0.0))
+    settings = dataclasses.replace(config.train, max_minutes=minutes)
+    return dataclasses.replace(config, train=settings), spent
 
 
 def evaluate(

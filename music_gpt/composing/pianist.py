@@ -151,15 +151,9 @@ class Pianist:
         prompt_seconds = _part_seconds("prompt_seconds", prompt_seconds)
         prompt_end_seconds = _part_seconds("prompt_end_seconds", prompt_end_seconds)
         seed = _given_seed(seed)
-        part = {
-            "prompt_seconds": prompt_seconds,
-            "prompt_end_seconds": prompt_end_seconds,
-            "tracks": tracks,
-        }
-        given = [name for name, choice in part.items() if choice is not None]
-        if prompt is None and given:
-            raise InputError(
-                f"{given[0]} chooses a part of the prompt; give a prompt, or leave it out."
+        if prompt is None:
+            _require_no_part(
+                prompt_seconds=prompt_seconds, prompt_end_seconds=prompt_end_seconds, tracks=tracks
             )
         piece = None if prompt is None else _as_prompt(prompt, tracks)
         heard = self._hear(piece, prompt_seconds, sampling.max_wait_seconds, prompt_end_seconds)
@@ -310,6 +304,7 @@ class Pianist:
     def _hear(
         self, piece: Piece | None, seconds: float | None, longest_wait: float, end: float | None
     ) -> Prompt:
+        """What the network hears of a piece, as `hear` takes it; None is silence."""
         if piece is None:
             return Prompt(np.zeros(0, NOTE_DTYPE), Start())
         heard = hear(piece, self._engine.context, seconds, longest_wait, end)
@@ -363,6 +358,13 @@ def _given_seed(seed: int | None) -> int:
     """The seed that was given, or a new one."""
     seed = secrets.randbelow(DEFAULT_SEED_LIMIT) if seed is None else seed
     return whole("seed", seed, 0, MAX_GIVEN_SEED)
+
+
+def _require_no_part(**part: object) -> None:
+    """Raise `InputError` where a part of a prompt is chosen: there is no prompt."""
+    given = [name for name, choice in part.items() if choice is not None]
+    if given:
+        raise InputError(f"{given[0]} chooses a part of the prompt; give a prompt, or leave it out.")
 
 
 def _as_prompt(prompt: PieceLike, tracks: Sequence[int | str] | None) -> Piece:
