@@ -364,7 +364,9 @@ def _require_no_part(**part: object) -> None:
     """Raise `InputError` where a part of a prompt is chosen: there is no prompt."""
     given = [name for name, choice in part.items() if choice is not None]
     if given:
-        raise InputError(f"{given[0]} chooses a part of the prompt; give a prompt, or leave it out.")
+        raise InputError(
+            f"{given[0]} chooses a part of the prompt; give a prompt, or leave it out."
+        )
 
 
 def _as_prompt(prompt: PieceLike, tracks: Sequence[int | str] | None) -> Piece:
