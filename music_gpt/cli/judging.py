@@ -98,6 +98,8 @@ def evaluate(args: Namespace) -> None:
     device = resolve_device(args.device)
     corpus = Corpus.open(args.tokens)
     split = corpus.split(args.split)
+    if args.ngram:
+        corpus.split("train")  # the one that it counts
     if args.samples:
         require_samples(split, args.samples, args.sample_seconds)
     model, card = load_checkpoint(args.checkpoint)

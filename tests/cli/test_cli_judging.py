@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from calls import LONG, compose, refused
-from small import melody
+from small import melody, tokens_folder
 
 from music_gpt.composing.composition import Composition
 from music_gpt.generation import engines
@@ -56,6 +56,15 @@ def test_an_engine_that_cannot_compose_is_refused_before_minutes_of_scoring(
         refused(call(*words, "--engine=onnx"), "The engine onnx needs the packages")
     monkeypatch.setattr(onnx_graph, "why_not", lambda _: "it is made of wood")
     refused(call(*words, "--engine=onnx"), "cannot run this network: it is made of wood; use torch")
+
+
+def test_an_ngram_without_music_to_count_is_refused_before_minutes_of_scoring(
+    call: Any, tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(likelihood, "likelihood", lambda *_, **__: pytest.fail("scored"))
+    tokens = tokens_folder(tmp_path / "tokens", {"test": [50]})
+    words = ["evaluate", "--tokens", tokens, "--checkpoint", checkpoint, "--split", "test"]
+    refused(call(*words, "--ngram"), "no split 'train', only test")
 
 
 def test_an_engine_that_is_not_there_is_refused_before_a_network_is_read(
