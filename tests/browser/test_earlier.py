@@ -12,6 +12,7 @@ Visit = Callable[..., Visitor]
 
 
 def arrows(visitor: Visitor) -> tuple[Locator, Locator]:
+    """What leads to earlier and to later music."""
     earlier, later = (
         visitor.page.get_by_role("button", name=f"{when} music") for when in ("Earlier", "Later")
     )
@@ -19,10 +20,36 @@ def arrows(visitor: Visitor) -> tuple[Locator, Locator]:
 
 
 def compose(visitor: Visitor, seed: int) -> None:
+    """Compose five seconds, to the end."""
     visitor.wish(**{"Length in seconds": 5})
     visitor.seed(str(seed))
     visitor.compose()
     visitor.wait(f"state.state == 'done' && state.seed == {seed}")
+
+
+def test_what_was_composed_before_is_seen_and_saved_again(visit: Visit) -> None:
+    visitor = visit().open()
+    earlier, later = arrows(visitor)
+    assert not earlier.is_visible()
+    for seed in (7, 8):
+        compose(visitor, seed)
+    assert visitor.state["place"] == "2 / 2"
+    assert later.is_disabled()
+    visitor.photograph("earlier")
+    earlier.click()
+    state = visitor.wait("state.seed == 7")
+    assert (state["place"], state["tab"], state["newNotes"][0] > 0) == ("1 / 2", 1, True)
+    with visitor.page.expect_download() as download:
+        visitor.page.get_by_role("button", name="MIDI", exact=True).click()
+    assert download.value.suggested_filename.endswith("take-1-seed-7.mid")
+    visitor.page.get_by_label("Träumerei").check()
+    visitor.wait("state.name.startsWith('Träumerei') && state.place == '3 / 3'")
+    earlier.click()
+    state = visitor.wait("state.seed == 8")
+    assert visitor.page.get_by_label("Gymnopédie").is_checked()
+    later.click()
+    visitor.wait("state.name.startsWith('Träumerei') && state.state == 'prompt'")
+    assert visitor.page.get_by_label("Träumerei").is_checked()
 
 
 def test_earlier_music_comes_back_silent_and_with_its_handles(visit: Visit, own_file: Path) -> None:

@@ -234,33 +234,3 @@ def test_a_page_that_is_loaded_again_starts_afresh(visit: Visit) -> None:
     assert (state["state"], state["newNotes"]) == ("prompt", [])
     # Gradio's own script says that its stream was cut off
     visitor.complaints = [c for c in visitor.complaints if not re.search("Abort|errored out", c)]
-
-
-def test_what_was_composed_before_is_seen_and_saved_again(visit: Visit) -> None:
-    visitor = visit().open()
-    earlier, later = (
-        visitor.page.get_by_role("button", name=f"{when} music") for when in ("Earlier", "Later")
-    )
-    assert not earlier.is_visible()
-    visitor.wish(**{"Length in seconds": 5})
-    for seed in (7, 8):
-        visitor.seed(str(seed))
-        visitor.compose()
-        visitor.wait(f"state.state == 'done' && state.seed == {seed}")
-    assert visitor.state["place"] == "2 / 2"
-    assert later.is_disabled()
-    visitor.photograph("earlier")
-    earlier.click()
-    state = visitor.wait("state.seed == 7")
-    assert (state["place"], state["tab"], state["newNotes"][0] > 0) == ("1 / 2", 1, True)
-    with visitor.page.expect_download() as download:
-        visitor.page.get_by_role("button", name="MIDI", exact=True).click()
-    assert download.value.suggested_filename.endswith("take-1-seed-7.mid")
-    visitor.page.get_by_label("Träumerei").check()
-    visitor.wait("state.name.startsWith('Träumerei') && state.place == '3 / 3'")
-    earlier.click()
-    state = visitor.wait("state.seed == 8")
-    assert visitor.page.get_by_label("Gymnopédie").is_checked()
-    later.click()
-    visitor.wait("state.name.startsWith('Träumerei') && state.state == 'prompt'")
-    assert visitor.page.get_by_label("Träumerei").is_checked()
