@@ -63,12 +63,12 @@ class History:
         Only the latest are kept, and no prompt from which nothing was composed.
         """
         snapshots = [*self.earlier, shown, *self.later]
-        self.earlier = latest([each for each in snapshots if each.takes])
+        self.earlier = latest([each for each in snapshots if each.takes], shown)
         self.later = []
 
     def keep_earlier(self, left: Snapshot) -> None:
         """Music that was left while it was composed is the latest of the earlier."""
-        self.earlier = latest([*self.earlier, left])
+        self.earlier = latest([*self.earlier, left], left)
 
     def go(self, direction: int, shown: Snapshot | None) -> Snapshot | None:
         """What is before (-1) or after (1) what is shown, or None where nothing is.
@@ -85,9 +85,12 @@ class History:
         return None
 
 
-def latest(snapshots: list[Snapshot]) -> list[Snapshot]:
-    """As many of them as may be kept."""
-    kept = snapshots[-bounds.MAX_EARLIER :]
-    while sum(each.n_notes for each in kept) > bounds.MAX_EARLIER_NOTES:
-        kept = kept[1:]
+def latest(snapshots: list[Snapshot], shown: Snapshot) -> list[Snapshot]:
+    """As many of them as may be kept: the oldest goes first, but `shown` last."""
+    kept = list(snapshots)
+    while (
+        len(kept) > bounds.MAX_EARLIER
+        or sum(each.n_notes for each in kept) > bounds.MAX_EARLIER_NOTES
+    ):
+        del kept[1 if kept[0] is shown and len(kept) > 1 else 0]
     return kept

@@ -100,6 +100,15 @@ def test_no_more_is_kept_than_there_is_room_for() -> None:
     assert seeds(visit) == [2]
 
 
+def test_music_that_is_gone_on_from_is_kept_however_old_it_is() -> None:
+    visit = composed(*range(bounds.MAX_EARLIER + 1))
+    for _ in range(bounds.MAX_EARLIER):
+        visit.browse(-1)
+    steps(visit, Wish(5.0, seed=99))
+    kept = [visit.browse(-1)["takes"][0]["seed"] for _ in range(bounds.MAX_EARLIER)]
+    assert kept[::-1] == [0, *range(2, bounds.MAX_EARLIER + 1)]
+
+
 def test_of_long_music_less_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     visit = composed(1)
     monkeypatch.setattr(bounds, "MAX_EARLIER_NOTES", 2 * len(visit.takes[0].notes))
