@@ -101,6 +101,21 @@ def test_a_run_that_ended_while_it_was_scored_is_scored_by_resuming(
     assert "is finished; to train longer" in capsys.readouterr().err
 
 
+def test_what_was_scored_gives_way_where_the_run_goes_on(
+    file: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    assert main(words(file, tokens)) == 0
+    longer = words(file, tokens, "--train.max_steps", "8", "--resume")
+    with monkeypatch.context() as patch:
+        patch.setattr(train_config, "evaluate", interrupted)
+        assert main(longer) == 130
+    assert main(longer) == 0
+    assert json.loads((file.parent / "run" / EVALUATION).read_text())["steps"] == 8
+
+
 def test_what_was_scored_is_not_written_over_and_is_no_file_of_others(
     file: Path, tokens: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,7 +101,8 @@ def train(
         # 3. the folder, and the run itself
         if is_first:
             held.enter_context(locked(run, "train"))
-            open_run(run, config, step=module.step if resume else None)
+            step, finished = module.step if resume else None, module.progress >= 1.0
+            open_run(run, config, step=step, finished=finished)
             if not resume:
                 copy_index(corpus.path, run)
         validation = _validation(corpus, config, trainer)

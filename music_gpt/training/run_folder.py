@@ -86,7 +86,7 @@ def require_new_run(run: Path) -> None:
     require_room(run, RUN, _OURS)
 
 
-def open_run(run: Path, config: RunConfig, *, step: int | None) -> None:
+def open_run(run: Path, config: RunConfig, *, step: int | None, finished: bool = False) -> None:
     """Make the folder, which is there, ready to go on after `step`, or for a new run (None).
 
     Raises `InputError` if it cannot be written, or holds a log that cannot be gone on with.
@@ -100,6 +100,8 @@ def open_run(run: Path, config: RunConfig, *, step: int | None) -> None:
             _write_whole(run / LOG, "".join(map(_line, (LOG_COLUMNS, *map(_texts, kept)))))
         else:
             (run / LOG).unlink(missing_ok=True)
+        if not finished:
+            (run / EVALUATION).unlink(missing_ok=True)  # it tells of weights that give way
         if step is None:
             for events in run.glob(f"{EVENTS}*"):
                 events.unlink()
