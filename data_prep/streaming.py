@@ -1,7 +1,8 @@
 """a tokens folder -> the same pieces in LitData's chunks, to stream them from object storage.
 
-For a corpus that is larger than the disk of the machine that trains. Needs the extra `litdata`
-(`pip install music_gpt[litdata]`). After copying the folder to storage, each piece is read so:
+For a corpus that is larger than the disk of the machine that trains. Needs the extra `litdata`:
+`pip install -c constraints.txt -e '.[litdata]'`. After copying the folder to storage, each piece is
+read so:
 
     from litdata import StreamingDataset
     pieces = StreamingDataset("s3://bucket/corpus/train", shuffle=True)
@@ -67,7 +68,9 @@ def require_streaming(out: str | Path) -> None:
                 f"{shown(out)} exists and is not an empty folder; choose a new one for LitData."
             )
     if importlib.util.find_spec("litdata") is None:
-        raise InputError("LitData is not installed; run `pip install 'music_gpt[litdata]'` first.")
+        raise InputError(
+            "LitData is not installed; run `pip install -c constraints.txt -e '.[litdata]'` first."
+        )
 
 
 @functools.lru_cache(maxsize=1)

@@ -189,6 +189,20 @@ def require_writable(path: str | Path) -> None:
                 _remove(beside)
 
 
+def require_other(path: str | Path, *read: str | Path | None) -> None:
+    """Raise `InputError` where the file to be written is one that is read: that would be lost.
+
+    None stands for a file that there is not.
+    """
+    path = as_path(path)
+    for other in map(as_path, filter(None, read)):
+        if path.exists() and other.exists() and path.samefile(other):
+            raise InputError(
+                f"--out is {shown(path)}, which is read here and would be lost; choose another "
+                "name."
+            )
+
+
 def remove_unfinished(folder: Path) -> None:
     """Remove the files in a folder that writers were killed over; those that are written stay.
 

@@ -39,7 +39,7 @@ LONGEST = 20.0
 FIRST_COST = 2.0
 """Seconds that samples are thought to take; where that cut them off, they take twice as long the
 next time, and come half as often."""
-LAST_SECONDS, SHORTEST_RUN = 3.0, 20.0
+LAST_SECONDS, SHORTEST_RUN = 3.0, 5.0
 """Seconds that the last samples may take in any case, of a run that is no shorter than this."""
 COMPOSING = 0.6
 """Share of this time in which to compose; the rest is for pictures and sound."""

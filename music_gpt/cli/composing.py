@@ -25,7 +25,7 @@ from music_gpt.cli.words import (
 )
 from music_gpt.config.sampling import CANDIDATES, SAMPLING_PRESETS, SamplingConfig
 from music_gpt.errors import InputError
-from music_gpt.files import require_writable
+from music_gpt.files import require_other, require_writable
 from music_gpt.printable import shown
 from music_gpt.process import say
 
@@ -140,6 +140,7 @@ def generate(args: Namespace) -> None:
             say(warning)
         files = _take_paths(composition.n_takes, out)
         for file in files:  # before minutes are spent on composing
+            require_other(file, args.prompt, args.again)
             require_writable(file)
         interrupted = _compose(composition)
     order = composition.ranking() if args.rank else range(composition.n_takes)
@@ -169,6 +170,7 @@ def redo(args: Namespace) -> None:
 
     out = midi_path(args.out)
     piece = read_chosen(args.midi, args.tracks)
+    require_other(out, args.midi)
     require_writable(out)
     redoing = load(args.checkpoint, engine=args.engine).begin_redo(
         piece,

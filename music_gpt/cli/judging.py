@@ -26,7 +26,9 @@ def add_evaluate() -> Verb:
     verb.add_argument("--tokens", type=str, required=True, help="Tokens folder.")
     verb.add_argument("--split", type=str, default="validation", help="Which split to score.")
     verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
-    verb.add_argument("--window", type=int, default=None, help="Tokens seen at once, at most.")
+    verb.add_argument(
+        "--window", type=int, default=None, help="Tokens seen at once; default: the most."
+    )
     verb.add_argument("--max-tokens", type=int, default=0, help="Score about so many; 0 for all.")
     verb.add_argument(
         "--sliding", action="store_true", help="Also slide the window by half (twice the time)."
@@ -45,7 +47,7 @@ def add_evaluate() -> Verb:
         "--samples",
         type=int,
         default=0,
-        help="Also compose so many continuations, and compare them with the music of the split.",
+        help="Also compose so many continuations (8 or more), and compare them with the music.",
     )
     verb.add_argument("--sample-seconds", type=float, default=30.0, help="Seconds of each.")
     verb.add_argument(
@@ -63,7 +65,10 @@ def add_originality() -> Verb:
     verb = Parser()
     verb.add_argument("midi", type=str, help="MIDI file.")
     verb.add_argument(
-        "--tokens", type=str, default=None, help="Tokens folder whose training music to look in."
+        "--tokens",
+        type=str,
+        default=None,
+        help="Tokens folder whose training music to look in. Default: that of the bundled network.",
     )
     verb.add_argument(
         "--index",
@@ -127,14 +132,20 @@ def originality(args: Namespace) -> None:
     from music_gpt.composing.provenance import composed_part, notes_within
     from music_gpt.tokens.originality import OriginalityIndex, nothing_shared
 
-    if (args.tokens is None) == (args.index is None):
+    if args.tokens is not None and args.index is not None:
         raise InputError("Give --tokens or --index, one of them: where the training music is.")
+    place = args.tokens or args.index
+    if place is None:
+        from music_gpt.network.checkpoint import BUNDLED_FOLDER
+
+        place = BUNDLED_FOLDER
+        say("Looked for in what the bundled network was trained on; --index RUN is for another.")
     data = midi_data(args.midi)
     notes = read_chosen(data, args.tracks).sounding_notes
     part = None if args.whole else composed_part(data)
     if part is not None:
         notes = notes_within(notes, part)
-    run = OriginalityIndex.open(args.tokens or args.index).longest_run(notes)
+    run = OriginalityIndex.open(place).longest_run(notes)
     if args.json:
         first, last = part or (None, None)
         composed = {"from_seconds": first, "to_seconds": None if last == math.inf else last}

@@ -36,7 +36,7 @@ from music_gpt.config.preparing import PrepareConfig
 from music_gpt.config.sampling import ONNX_ENGINES
 from music_gpt.config.training import RunConfig
 from music_gpt.errors import InputError
-from music_gpt.files import require_writable
+from music_gpt.files import require_other, require_writable
 from music_gpt.printable import printable_name, shown
 from music_gpt.process import interrupted, say
 from music_gpt.settings import SECTIONS
@@ -264,6 +264,7 @@ def import_(args: Namespace) -> None:
     out = Path(args.out)
     if out.suffix != ".safetensors":
         raise InputError(f"--out is {args.out!r}, but it has to end in .safetensors.")
+    require_other(out, args.file)
     require_writable(out)
     model, card = import_weights(args.file, args["from"], args.heads)
     save_checkpoint(out, model, card)

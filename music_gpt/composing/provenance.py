@@ -57,7 +57,8 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     if not isinstance(settings.get("seed"), int) or "prompt_sha256" not in settings:
         raise InputError(
             f"{shown(path)} does not tell all that made it: an older music-gpt wrote it, or it "
-            "holds a part that was redone; make it with the words that made it first."
+            "holds a part that was redone; give the command that redid it once more, with "
+            "--candidates 1 and the --seed that it told."
         )
     return settings
 

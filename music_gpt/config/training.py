@@ -109,7 +109,7 @@ class TrainConfig:
     """Minutes between two checkpoints to resume from."""
     samples: int = 3
     """Openings of validation pieces that `music-gpt train` lets the network continue where it is
-    measured; they take about 2 % of the time, and a run of seconds has none."""
+    measured; they take about 2 % of the time, and a run of less than five seconds has none."""
     tensorboard: bool = False
     """Whether the log is also written for TensorBoard, which has to be installed."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"

@@ -127,8 +127,8 @@ def require_tensorboard() -> None:
     """Raise `InputError` unless TensorBoard's files can be written."""
     if importlib.util.find_spec("tensorboard") is None:
         raise InputError(
-            "TensorBoard is asked for, but it is not installed; run `pip install tensorboard`, or "
-            "leave --train.tensorboard out."
+            "TensorBoard is asked for, but it is not installed; run `pip install -c "
+            "constraints.txt -e '.[tensorboard]'`, or leave --train.tensorboard out."
         )
 
 

@@ -91,8 +91,9 @@ def train(
             module.restore(state)
             module.batches_done = batches.first_batch
             torch.set_rng_state(state["rng"])
-        if not is_first:  # or all processes would drop the same activations
-            torch.manual_seed(config.train.seed + trainer.global_rank)
+        if not is_first:  # or all would drop the same activations, and go on with those of step 0
+            draws = trainer.global_rank + trainer.world_size * module.step
+            torch.manual_seed(config.train.seed + draws)
         if module.progress >= 1.0 and (run / LAST_WEIGHTS).exists() and not finished_too:
             raise InputError(
                 f"The run in {shown(run)} is finished; to train longer, give a new folder and "

@@ -23,7 +23,7 @@ from music_gpt.config.sampling import SAMPLING_PRESETS
 from music_gpt.errors import InputError
 from music_gpt.process import sigterm_interrupts
 from music_gpt.ui import bounds
-from music_gpt.ui.desk import NOTHING, STOP_COMPOSING, Desk
+from music_gpt.ui.desk import NOTHING, STOP_COMPOSING, Desk, idle
 from music_gpt.ui.door import GuardedBlocks
 from music_gpt.ui.form import (
     ADVANCED,
@@ -214,9 +214,13 @@ def wire_prompt(
         **PRIVATE,
     )
     compare(desk, widgets, browsed)
-    example.input(desk.choose, [visit, example], [roll, tracks], **PRIVATE)
-    file.upload(desk.drop, [visit, file], [roll, example, file, tracks], **PRIVATE)
-    tracks.input(desk.take_tracks, [visit, tracks], roll, trigger_mode="always_last", **PRIVATE)
+    last: dict[str, Any] = {"trigger_mode": "always_last", **PRIVATE}
+    for chosen in (
+        example.input(desk.choose, [visit, example], [roll, tracks], **PRIVATE),
+        file.upload(desk.drop, [visit, file], [roll, example, file, tracks], **PRIVATE),
+        tracks.input(desk.take_tracks, [visit, tracks], roll, **last),
+    ):
+        chosen.success(idle, visit, buttons, **PRIVATE)  # there is nothing to save yet
 
 
 def wire_composing(desk: Desk, widgets: Widgets, wish: list[Any]) -> None:
@@ -356,7 +360,7 @@ def launch(
     except OSError as error:  # what Gradio raises when it cannot listen there
         raise InputError(
             f"The page cannot be served at {host}:{port}: the port is in use, or the address is "
-            "not one of this machine; choose another port or host."
+            "not one of this machine; choose another --port or --host."
         ) from error
     finally:
         if page is not None:
@@ -366,7 +370,7 @@ def launch(
 def close(page: gr.Blocks) -> None:
     """End the server, music under way or not, and remove the files that it has kept."""
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it tells who is cut off
-    server = page.server
+    server = getattr(page, "server", None)  # none where the page could not be served
     if server is not None:
         server.config.timeout_graceful_shutdown = PATIENCE_SECONDS
     page.close(verbose=False)

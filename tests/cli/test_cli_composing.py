@@ -160,6 +160,24 @@ def test_redo_composes_a_part_anew(
     refused(call(*words, "--from=4", "--to=2"), "The part begins at 4 seconds and ends at 2; let")
     refused(call(*words, "--from=4"), "required: --to")
     refused(call("generate", "--again", out, "--out", out), "holds a part that was redone")
+    again = ("--candidates=1", f"--seed={result['seeds'][0]}", "--from=4", "--to=6.5")
+    best = out.read_bytes()
+    out.unlink()
+    assert call(*words, *again).code == 0
+    assert out.read_bytes() == best
+
+
+@pytest.mark.parametrize("verb", ["generate", "redo"])
+def test_what_is_read_is_not_written_over(
+    call: Any, checkpoint: Path, midi_folder: Path, verb: str
+) -> None:
+    piece = next(midi_folder.rglob("*.mid"))
+    before = piece.read_bytes()
+    reads = {"generate": ["--prompt", piece], "redo": [piece, "--from=1", "--to=2"]}[verb]
+    out = piece.parent / "." / piece.name
+    said = call(verb, *reads, "--checkpoint", checkpoint, "--out", out)
+    refused(said, "which is read here and would be lost; choose another name")
+    assert piece.read_bytes() == before
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, number: int) -> None:

@@ -133,7 +133,11 @@ def test_originality_tells_where_a_piece_has_its_notes_from(
     write_midi(melody(99, 23), tmp_path / "own.mid")
     assert "own.mid: Too short to tell whether it is new: 23 notes, where 24" in call(*own).err
     assert call(*own, "--json").json["notes"] == 23
-    refused(call("originality", midi_folder / name), "Give --tokens or --index")
+    refused(call(*own, "--index", out), "Give --tokens or --index, one of them")
+    told = call("originality", tmp_path / "own.mid")  # the bundled network's, where none is named
+    assert told.code == 0
+    assert "Looked for in what the bundled network was trained on" in told.err
+    assert "own.mid: Too short to tell" in told.err
 
 
 def test_originality_looks_at_what_was_composed(

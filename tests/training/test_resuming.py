@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
 from runs import assert_same_run, at_step, interrupt, log_of, refused, steady_log
 from small import run_config
@@ -18,7 +19,7 @@ from small import run_config
 from music_gpt.errors import InputError
 from music_gpt.network.checkpoint import load_checkpoint
 from music_gpt.network.model import GPT
-from music_gpt.training import callback, run_folder
+from music_gpt.training import callback, run, run_folder
 from music_gpt.training.callback import Nats, RunCallback
 from music_gpt.training.module import Training
 from music_gpt.training.optimizer import MuonAdamW
@@ -102,6 +103,19 @@ def test_what_a_gpu_draws_goes_on_where_it_was(
     trainer.is_global_zero = False  # or all processes would drop the same activations
     RunCallback(stopped, None, card, state).on_fit_start(trainer, module)
     assert len(set_back) == 1
+
+
+def test_what_other_processes_draw_is_not_drawn_again_when_the_run_goes_on(
+    stopped: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: list[int] = []
+    monkeypatch.setattr(run, "_fit", lambda *_: seeds.append(torch.initial_seed()))
+    for name, value in (("global_rank", 1), ("world_size", 2), ("is_global_zero", False)):
+        monkeypatch.setattr(pl.Trainer, name, value)
+    config = run_config(max_steps=8)
+    assert train(tokens, stopped.parent / "new", config) == {}
+    assert train(tokens, stopped, config, resume=True) == {}
+    assert seeds == [config.train.seed + 1, config.train.seed + 1 + 2 * 4]
 
 
 def test_a_second_ctrl_c_ends_at_once_and_leaves_the_signals_as_they_were(

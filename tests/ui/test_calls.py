@@ -388,8 +388,9 @@ def test_a_port_in_use_is_told_in_a_sentence() -> None:
         port = taken.getsockname()[1]
         program = (
             "from fake_pianist import FakePianist\n"
+            "from music_gpt.process import exit_code\n"
             "from music_gpt.ui import launch\n"
-            f"launch(FakePianist(), port={port})"
+            f"raise SystemExit(exit_code(lambda: launch(FakePianist(), port={port})))"
         )
         done = subprocess.run(
             [sys.executable, "-c", program],
@@ -398,7 +399,11 @@ def test_a_port_in_use_is_told_in_a_sentence() -> None:
             cwd=ROOT / "tests",
             env=os.environ | {"PYTHONPATH": str(ROOT)},
         )
-    assert f"InputError: The page cannot be served at 127.0.0.1:{port}" in done.stderr
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"music-gpt: The page cannot be served at 127.0.0.1:{port}: the port is in use, or the "
+        "address is not one of this machine; choose another --port or --host.\n"
+    )
 
 
 @pytest.fixture
