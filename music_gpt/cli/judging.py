@@ -114,15 +114,16 @@ def evaluate(args: Namespace) -> None:
     about = {"checkpoint": card["file"], "sha256": card["sha256"], "split": args.split}
     result = about | _scored(args, model.to(device), corpus)
     told, interrupted = _evaluated(result), ""
-    if args.samples:
-        try:
+    try:
+        if args.samples:
             report = _sampled(args, model, card, split)
             result["samples"] = report.to_dict()
             told = f"{told}\n{report.table()}"
             interrupted = "what had been composed was compared" if report.interrupted else ""
-        except KeyboardInterrupt:  # the likelihoods are there all the same
-            interrupted = "too little had been composed to be compared"
-    print_json(result) if args.json else say(told)
+    except KeyboardInterrupt:
+        interrupted = "too little had been composed to be compared"
+    finally:  # the likelihoods are there, whatever became of the continuations
+        print_json(result) if args.json else say(told)
     if interrupted:
         raise KeyboardInterrupt(f"Interrupted; {interrupted}.")
 

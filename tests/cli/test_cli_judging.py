@@ -12,6 +12,7 @@ from calls import LONG, compose, refused
 from small import melody, tokens_folder
 
 from music_gpt.composing.composition import Composition
+from music_gpt.errors import InputError
 from music_gpt.generation import engines
 from music_gpt.metrics import likelihood
 from music_gpt.midi import files as midi_files
@@ -65,6 +66,20 @@ def test_an_ngram_without_music_to_count_is_refused_before_minutes_of_scoring(
     tokens = tokens_folder(tmp_path / "tokens", {"test": [50]})
     words = ["evaluate", "--tokens", tokens, "--checkpoint", checkpoint, "--split", "test"]
     refused(call(*words, "--ngram"), "no split 'train', only test")
+
+
+def test_an_engine_that_fails_its_check_leaves_the_likelihoods(
+    call: Any, tokens: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def choose(*_: object) -> None:
+        raise InputError("The engine cuda does not compute what torch does.")
+
+    monkeypatch.setattr(engines, "choose_engine", choose)
+    words = ["evaluate", "--tokens", tokens, "--checkpoint", checkpoint, "--split", "train"]
+    said = call(*words, "--samples=8", "--sample-seconds=1", "--device=cpu", "--json")
+    assert said.code == 2
+    assert "does not compute what torch does" in said.err
+    assert 1 < json.loads(said.out)["nats_per_token"] < 100
 
 
 def test_an_engine_that_is_not_there_is_refused_before_a_network_is_read(
