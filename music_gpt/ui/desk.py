@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import json
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,7 @@ class Desk:
         )
         return show_file(visit, piece, Path(path).stem, source), None, None, tracks_of(source)
 
-    def take_tracks(self, visit: Visit, numbers: list[int]) -> RollValue:
+    def take_tracks(self, visit: Visit, numbers: list[int]) -> Any:
         """Show other tracks of the dropped file; where there is a fault, the roll stays."""
         try:
             piece = midi.read_piece(visit.source.file, tracks=numbers, limits=LIMITS)
@@ -245,7 +245,7 @@ def show(
         wish, part = read_wish(dict(zip(FORM, values, strict=True))), read_selection(selection)
         if part.version not in (None, visit.roll["version"]):
             raise InputError(CHANGED)
-        with closing(begin(wish, part)) as steps:
+        with closing(begin(wish, part)) as steps, under_way(visit):
             buttons = first = busy(stop)
             for value in steps:
                 yield value, *buttons
@@ -258,8 +258,20 @@ def show(
         yield answer(visit, str(error)), *idle(visit)
 
 
-def answer(visit: Visit, sentence: str) -> RollValue:
+@contextmanager
+def under_way(visit: Visit) -> Iterator[None]:
+    """Meanwhile music is composed, which has the roll and the buttons."""
+    visit.n_under_way += 1
+    try:
+        yield
+    finally:
+        visit.n_under_way -= 1
+
+
+def answer(visit: Visit, sentence: str) -> Any:
     """The roll as it is, above a sentence: told anew, too, where it is the same once more."""
+    if visit.n_under_way:
+        return gr.skip()
     return visit.roll | {"status": sentence, "answer": fresh_version()}
 
 
@@ -300,6 +312,8 @@ def busy(stop: str) -> tuple[Any, ...]:
 
 
 def idle(visit: Visit) -> tuple[Any, ...]:
-    """Compose, Redo, Stop and what saves while nothing is composed."""
+    """Compose, Redo, Stop and what saves while nothing is composed, else as they are."""
+    if visit.n_under_way:
+        return UNCHANGED
     ready, shown = gr.update(interactive=bool(visit.takes)), gr.update(visible=True)
     return shown, shown, gr.update(visible=False), *[ready] * len(KINDS)

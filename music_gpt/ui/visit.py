@@ -70,6 +70,8 @@ class Visit:
     warnings: list[str] = field(default_factory=list)
     """What the pianist has to say about the prompt, besides what its file said: sentences."""
     stop_asked: bool = False
+    n_under_way: int = 0
+    """Compositions that have not ended; one that gives up takes until its next note."""
     turn: int = 0
     """Grows with each new prompt and composition; one that is no longer the last one gives up."""
 

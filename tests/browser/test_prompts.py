@@ -167,6 +167,22 @@ def test_a_wrong_file_is_answered_with_a_sentence(visit: Visit, tmp_path: Path) 
     visitor.photograph("wrong-file")
 
 
+def test_a_wrong_file_disturbs_no_composition(visit: Visit, tmp_path: Path) -> None:
+    visitor = visit().open()
+    wrong = tmp_path / "letter.mid"
+    wrong.write_bytes(b"Dear pianist, this is no music.")
+    visitor.wish(**{"Length in seconds": 300})
+    visitor.compose()
+    visitor.wait("state.state == 'composing' && state.playing")
+    visitor.page.set_input_files(FIELD, wrong)
+    visitor.page.locator(".toast-body", has_text="not a MIDI file").wait_for()
+    before = visitor.state
+    after = visitor.wait(f"state.newNotes[0] > {before['newNotes'][0]}")
+    assert (after["version"], after["playing"]) == (before["version"], True)
+    visitor.page.click("#stop")
+    visitor.wait("state.state == 'done'")
+
+
 def test_the_handles_choose_the_part_that_is_continued(visit: Visit, own_file: Path) -> None:
     visitor = visit().open()
     visitor.page.set_input_files(FIELD, own_file)

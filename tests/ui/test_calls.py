@@ -17,7 +17,7 @@ import gradio as gr
 import numpy as np
 import pytest
 import soundfile
-from visiting import BAND, FIRST, PIANIST, SCALE, names_in, steps, visitor
+from visiting import BAND, FIRST, PIANIST, SCALE, names_in, steps, values_of, visitor
 
 from music_gpt.cli.composing import add_generate
 from music_gpt.composing.pianist import Pianist
@@ -26,7 +26,7 @@ from music_gpt.midi.piece import make_notes, piece_from_notes, read_piece, write
 from music_gpt.network.model import GPT
 from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
-from music_gpt.ui.desk import NOTHING, Desk
+from music_gpt.ui.desk import NOTHING, Desk, idle
 from music_gpt.ui.form import CALL
 from music_gpt.ui.page import build_page, launch_options
 from music_gpt.ui.pianoroll import HERE
@@ -264,6 +264,23 @@ def test_no_track_at_all_is_answered_with_a_sentence(
     assert value["version"] == before["version"]
     assert value["status"] == "No track is chosen; choose among 0 (Flute), 1 (Left hand)."
     assert told == [value["status"]]
+
+
+def test_a_fault_meanwhile_leaves_what_is_composed_and_its_stop_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(gr, "Warning", told.append)
+    desk, visit, *_ = dropped(BAND, tmp_path)
+    composing = desk.compose(visit, FIRST | {"end": 2.0}, *values_of(seconds=60.0))
+    next(composing)
+    (tmp_path / "wrong.mid").write_bytes(b"no music")
+    assert desk.drop(visit, str(tmp_path / "wrong.mid"))[0] == gr.skip()
+    assert desk.take_tracks(visit, []) == gr.skip()
+    assert len(told) == 2
+    assert set(map(str, idle(visit))) == {str(gr.skip())}
+    composing.close()
+    assert idle(visit)[0] == gr.update(visible=True)
 
 
 def test_a_file_with_one_track_leaves_nothing_to_choose(tmp_path: Path) -> None:
