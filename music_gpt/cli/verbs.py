@@ -298,7 +298,7 @@ def _prepared(report: dict[str, Any], out: str) -> str:
     n_left_out = len(report["left_out"])
     if n_left_out:
         files = "file was" if n_left_out == 1 else "files were"
-        lines.append(f"{n_left_out:,} {files} left out; {shown(out)}/report.json says why.")
+        lines.append(f"{n_left_out:,} {files} left out; {shown(out)}/report.html says why.")
     lines += report["stray_rows"]
     if "train" in report["splits"]:
         lines.append(f"Next: music-gpt train --tokens {printable_name(out)} --out runs/NAME")

@@ -28,7 +28,9 @@ def test_prepare_says_what_to_do_next(call: Any, midi_folder: Path, tmp_path: Pa
     said = call("prepare", "--midi", midi_folder, "--out", tmp_path / "tokens", "--workers=1")
     assert (said.code, said.out) == (0, "")
     assert "train:" in said.err
-    assert "1 file was left out" in said.err
+    report = tmp_path / "tokens" / "report.html"
+    assert f"1 file was left out; {report} says why." in said.err
+    assert report.is_file()
     assert f"Next: music-gpt train --tokens {tmp_path / 'tokens'} --out runs/NAME" in said.err
 
 
