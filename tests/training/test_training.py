@@ -152,7 +152,7 @@ def test_a_run_bound_by_minutes_ends_cooled_down(tokens: Path, tmp_path: Path) -
 def test_all_processes_take_a_step_at_the_time_that_they_agreed_on(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agreed, stepped = [0.0], list[float]()
+    agreed, stepped = list[float](), list[float]()
     before_step = Training.on_before_optimizer_step
 
     def with_one_ahead(_: Any, values: list[float], how: str) -> list[float]:
@@ -168,20 +168,20 @@ def test_all_processes_take_a_step_at_the_time_that_they_agreed_on(
     monkeypatch.setattr(callback, "_over_ranks", with_one_ahead)
     monkeypatch.setattr(Training, "on_before_optimizer_step", seen)
     config = run_config(max_minutes=8.0, accumulate=2, validate_every_steps=2)
-    assert train(tokens, tmp_path / "run", config)["steps"] == 5
+    assert train(tokens, tmp_path / "run", config)["steps"] == 4  # begun at 100 seconds of 480
     assert stepped == agreed[:-1]
 
 
-def test_all_processes_end_when_the_least_time_that_one_was_given_is_over(
+def test_all_processes_begin_with_the_time_that_the_slowest_to_start_has_used(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def with_one_of_a_second(_: Any, values: list[float], how: str) -> list[float]:
-        return [min(*values, 1.0)] if how == "min" else values
+    def with_one_of_479_seconds(_: Any, values: list[float], how: str) -> list[float]:
+        return [max(*values, 479.0), *values[1:]] if how == "max" else values
 
-    monkeypatch.setattr(callback, "_over_ranks", with_one_of_a_second)
-    result = train(tokens, tmp_path / "run", run_config(max_minutes=8.0))
+    monkeypatch.setattr(callback, "_over_ranks", with_one_of_479_seconds)
+    result = train(tokens, tmp_path / "run", run_config(max_minutes=8.0), spent_seconds=2.0)
     assert result["finished"]
-    assert 1 / 60 <= result["minutes"] + 0.005 < 1
+    assert 8 <= result["minutes"] + 0.005 < 8.5
 
 
 @pytest.mark.parametrize("where", ["in a step", "in a measurement"])
