@@ -118,12 +118,12 @@ def nothing_shared(n_notes: int) -> str:
     """What is true of a piece of so many notes in which no run was found.
 
     >>> nothing_shared(60)
-    'No 24 notes in a row are as in the training music: it counts as new.'
+    'No run of 24 notes is in the training music: it counts as new.'
     >>> nothing_shared(9)
     'Too short to tell whether it is new: 9 notes, where 24 in a row are looked for.'
     """
     if n_notes >= CERTAIN_NOTES:
-        return f"No {CERTAIN_NOTES} notes in a row are as in the training music: it counts as new."
+        return f"No run of {CERTAIN_NOTES} notes is in the training music: it counts as new."
     has = "1 note" if n_notes == 1 else f"{n_notes} notes"
     looked_for = f"where {CERTAIN_NOTES} in a row are looked for"
     return f"Too short to tell whether it is new: {has}, {looked_for}."

@@ -44,7 +44,7 @@ def test_it_is_told_what_the_new_notes_of_a_take_share_with_the_training_music(
     assert new == "Too short to tell whether it is new: 10 notes, where 24 in a row are looked for."
     others = make_notes([(0.5 * i, 0.5 * i + 0.4, 40 + 7 * i % 41, 64) for i in range(24)])
     visit.takes = [Take("take-1", others, {}, 0.0)]
-    none = "No 24 notes in a row are as in the training music: it counts as new."
+    none = "No run of 24 notes is in the training music: it counts as new."
     assert desk.compare(visit)["lines"] == [none]
 
 
