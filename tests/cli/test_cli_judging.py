@@ -140,8 +140,7 @@ def test_originality_tells_where_a_piece_has_its_notes_from(
     write_midi(melody(99, 60), tmp_path / "own.mid")
     own = ("originality", tmp_path / "own.mid", "--tokens", out)
     assert (
-        "own.mid: No run of 24 notes is in the training music: it counts as new."
-        in call(*own).err
+        "own.mid: No run of 24 notes is in the training music: it counts as new." in call(*own).err
     )
     result = call(*own, "--json").json
     assert (result["notes"], result["shared"]) == (60, None)
