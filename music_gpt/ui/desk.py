@@ -85,10 +85,11 @@ class Desk:
         """Show an example, or an empty sheet: the roll, and no tracks to choose from."""
         if key not in self.examples:
             source = Source(example=NOTHING)
-            return visit.show_prompt(None, "From nothing", source=source), NO_TRACKS
+            return visit.show_prompt(None, "From nothing", source=source), tracks_of(source)
         example, source = self.examples[key], Source(example=key)
         piece = midi.read_piece(example.path)
-        return visit.show_prompt(piece, example.title, example.composer, source), NO_TRACKS
+        roll = visit.show_prompt(piece, example.title, example.composer, source)
+        return roll, tracks_of(source)
 
     def drop(self, visit: Visit, path: str | None) -> tuple[Any, Any, None, Any]:
         """Show a dropped file: the roll, no example chosen, the field free for the next one.
@@ -297,7 +298,6 @@ def tracks_of(source: Source) -> Any:
     return gr.update(choices=list(source.tracks), value=used, visible=bool(source.tracks))
 
 
-NO_TRACKS = tracks_of(Source())
 UNCHANGED = (gr.skip(),) * (3 + len(KINDS))
 """Compose, Redo, Stop and what saves from the second step on."""
 STOP_COMPOSING, STOP_REDOING = "Stop, keep the music", "Stop, keep the part as it was"
