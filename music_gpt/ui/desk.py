@@ -23,6 +23,7 @@ from music_gpt.errors import InputError
 from music_gpt.midi import piece as midi
 from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
+from music_gpt.ui.cloakroom import Cloakroom
 from music_gpt.ui.door import sentence
 from music_gpt.ui.form import CALL, FORM, as_whole, read_call, read_wish
 from music_gpt.ui.history import Source
@@ -68,6 +69,7 @@ class Desk:
     def __init__(self, pianist: Pianist) -> None:
         self._pianist = pianist
         self._shelf = Shelf()
+        self._cloakroom = Cloakroom()
         self.newness = Newness(pianist.folder)
         self.examples = shipped_examples()
 
@@ -77,9 +79,19 @@ class Desk:
         self.choose(visit, next(iter(self.examples), NOTHING))
         return visit
 
-    def keep(self, visit: Visit) -> Visit:
-        """The visit as it is: Gradio forgets, some time after they left, only what was set."""
-        return visit
+    def come_in(self, visit: Visit, key: Any) -> tuple[Any, ...]:
+        """The visit, and all that is shown, for a page that was loaded and may have a `key`.
+
+        A new visit stays as it is, but is set: Gradio forgets, some time after somebody left, only
+        what was set. The roll gets the key for the next time.
+        """
+        known = self._cloakroom.hand_out(key)
+        visit = known or visit
+        told = visit.roll | {"key": self._cloakroom.hand_in(visit)}
+        chosen = (gr.skip(), gr.skip())
+        if known:
+            chosen = gr.update(value=visit.source.example), tracks_of(visit.source)
+        return visit, told, *chosen, *idle(visit)
 
     def choose(self, visit: Visit, key: str | None) -> tuple[RollValue, Any]:
         """Show an example, or an empty sheet: the roll, and no tracks to choose from."""
@@ -246,7 +258,7 @@ def show(
         wish, part = read_wish(dict(zip(FORM, values, strict=True))), read_selection(selection)
         if part.version not in (None, visit.roll["version"]):
             raise InputError(CHANGED)
-        with closing(begin(wish, part)) as steps, under_way(visit):
+        with under_way(visit), closing(begin(wish, part)) as steps:
             buttons = first = busy(stop)
             for value in steps:
                 yield value, *buttons

@@ -11,6 +11,8 @@ from music_gpt.ui.roll_value import RollValue, Take
 if TYPE_CHECKING:
     from music_gpt.midi.piece import Piece
 
+BYTES_OF_NOTE = 60
+
 
 @dataclass(frozen=True)
 class Source:
@@ -42,6 +44,12 @@ class Snapshot:
         """Notes of all takes together."""
         return sum(len(take.notes) for take in self.takes)
 
+    @property
+    def n_bytes(self) -> int:
+        """About what it takes in memory: its notes, their texts for the roll, and its file."""
+        n_notes = self.n_notes + (0 if self.prompt is None else self.prompt.n_notes)
+        return n_notes * BYTES_OF_NOTE + len(self.source.file)
+
 
 @dataclass
 class History:
@@ -56,6 +64,10 @@ class History:
     def place(self) -> RollValue:
         """What the roll is told: how many there are before and after what is shown."""
         return {"earlier": len(self.earlier), "later": len(self.later)}
+
+    def copy(self) -> History:
+        """One with the same music, which goes its own way."""
+        return History(list(self.earlier), list(self.later))
 
     def keep(self, shown: Snapshot) -> None:
         """Make what is shown, and all after it, earlier than what is shown next.

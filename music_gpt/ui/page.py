@@ -38,7 +38,7 @@ from music_gpt.ui.pianoroll import BANK, HERE, file_text, piano_roll
 from music_gpt.ui.saving import KINDS
 from music_gpt.ui.theme import theme
 
-HOUR = 3600
+HOUR, WEEK = 3600, 7 * 24 * 3600
 PATIENCE_SECONDS = 1
 """How long open connections may take to end when the page is closed."""
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
@@ -49,6 +49,13 @@ STYLES = ("page.css", "prompt.css", "wish.css", "actions.css")
 """The page, and the parts of it from top to bottom."""
 FILE_FIELD = "#midi-file input[type=file]"
 
+KEEP = """(roll) => {
+  try { sessionStorage.setItem("music-gpt", roll.key); } catch { /* none is kept */ }
+}"""
+KNOWN = """(visit) => {
+  try { return [visit, sessionStorage.getItem("music-gpt")]; } catch { return [visit, null]; }
+}"""
+"""A tab of the browser keeps the key of its visit, as long as it is open."""
 ROLL = 'document.querySelector("#roll .mg-roll").musicGptRoll'
 MADE = f"() => {ROLL}.made()"
 SAVE = f"(file) => {ROLL}.save(file)"
@@ -100,7 +107,7 @@ def build_page(pianist: Pianist) -> gr.Blocks:
             with gr.Column(elem_id="wish-card", elem_classes="card"):
                 wish = wish_card()
         plain_html("footer.html", "colophon")
-        page.load(desk.keep, widgets.visit, widgets.visit, **PRIVATE)
+        wire_arrival(page, desk, widgets, *sources[1:])
         wire_prompt(desk, widgets, *sources)
         wire_composing(desk, widgets, wish)
         wire_saving(desk, widgets)
@@ -160,7 +167,7 @@ def roll_card(desk: Desk) -> Widgets:
         redo = gr.Button("Compose this part anew", variant="primary", elem_id="redo")
         stop = gr.Button(STOP_COMPOSING, visible=False, elem_id="stop")
         saves = [gr.Button(word, interactive=False, elem_classes="save") for word in KINDS]
-    return Widgets(gr.State(first, time_to_live=12 * HOUR), roll, go, redo, stop, saves)
+    return Widgets(gr.State(first, time_to_live=WEEK), roll, go, redo, stop, saves)
 
 
 def wish_card() -> list[Any]:
@@ -197,6 +204,26 @@ def with_selection(first: str = "") -> str:
     """
     does = f"{ROLL}.{first}(); " if first else ""
     return f"(...inputs) => {{ {does}inputs[1] = {ROLL}.selection(); return inputs; }}"
+
+
+def wire_arrival(
+    page: gr.Blocks,
+    desk: Desk,
+    widgets: Widgets,
+    tracks: gr.CheckboxGroup,
+    example: gr.Radio,
+) -> None:
+    """A page that is loaded again shows the music that it had."""
+    roll, *buttons = widgets.shown
+    loaded = page.load(
+        desk.come_in,
+        [widgets.visit, roll],
+        [widgets.visit, roll, example, tracks, *buttons],
+        js=KNOWN,
+        **PRIVATE,
+    )
+    loaded.success(None, roll, js=KEEP, **PRIVATE)
+    compare(desk, widgets, loaded)
 
 
 def wire_prompt(

@@ -80,10 +80,14 @@ class Visit:
         """What is shown now."""
         return Snapshot(self.prompt, self.source, self.name, tuple(self.takes), self.roll)
 
+    @property
+    def kept(self) -> list[Snapshot]:
+        """What is shown, and all that one can go back or on to."""
+        return [self.snapshot, *self.history.earlier, *self.history.later]
+
     def seen(self, version: int | None) -> Snapshot:
         """The music that was shown under this version; raises `InputError` where it is gone."""
-        known = [self.snapshot, *self.history.earlier, *self.history.later]
-        for snapshot in known:
+        for snapshot in self.kept:
             if version in (None, snapshot.roll["version"]):
                 return snapshot
         raise InputError("The music that was shown is no longer kept; choose other music.")

@@ -130,3 +130,35 @@ def test_the_same_fault_is_answered_twice(visit: Visit) -> None:
         status.evaluate("node => (node.textContent = '')")
         visitor.compose()
         expect(status).to_contain_text("whole number", timeout=PATIENCE_MS)
+
+
+def test_a_page_that_is_loaded_again_shows_its_music(visit: Visit, own_file: Path) -> None:
+    visitor = visit().open()
+    visitor.page.set_input_files(FIELD, own_file)
+    visitor.wait("state.name == 'my own scale'")
+    for seed in (7, 8):
+        compose(visitor, seed)
+    before = visitor.state
+    visitor.reload()
+    state = visitor.wait("state.seed == 8 && state.bank != 'waiting'")
+    for same in ("name", "version", "place", "newNotes", "selection", "tab"):
+        assert state[same] == before[same]
+    assert visitor.page.locator("#examples input:checked").count() == 0
+    with visitor.page.expect_download() as download:
+        visitor.page.get_by_role("button", name="MIDI", exact=True).click()
+    assert download.value.suggested_filename == "my-own-scale-take-1-seed-8.mid"
+    arrows(visitor)[0].click()
+    visitor.wait("state.seed == 7")
+    assert visit().open().state["name"].startswith("Gymnopédie")
+
+
+def test_music_that_is_composed_when_its_page_is_loaded_again_is_there(visit: Visit) -> None:
+    visitor = visit().open()
+    visitor.wish(**{"Length in seconds": 300})
+    visitor.compose()
+    composing = visitor.wait("state.state == 'composing' && state.newNotes[0] > 6")
+    visitor.reload()
+    state = visitor.wait("state.state == 'done'")
+    assert state["newNotes"][0] >= composing["newNotes"][0]
+    assert visitor.page.locator("#compose").is_visible()
+    compose(visitor, 9)

@@ -46,6 +46,14 @@ class Visitor:
         self.wait("state.notes > 0 && state.bank != 'waiting'")
         return self
 
+    def reload(self) -> None:
+        """Load the page again; Gradio complains of the streams that end with the page."""
+        before = list(self.complaints)
+        self.page.reload()
+        of_streams = ("AbortError", "BodyStreamBuffer", "errored out")
+        heard = self.complaints[len(before) :]
+        self.complaints = before + [c for c in heard if not any(map(c.__contains__, of_streams))]
+
     @property
     def state(self) -> dict[str, Any]:
         """What the roll shows and plays."""
