@@ -38,7 +38,7 @@ from music_gpt.ui.visit import Visit, Wish
 PROMPTS = Path(__file__).parent.parent / "prompts"
 NOTHING = "nothing"
 LIMITS = MidiLimits(max_bytes=bounds.MAX_FILE_BYTES, max_notes=bounds.MAX_NOTES, max_seconds=7200.0)
-CHANGED = "Other music is shown by now; press the button again to compose from it."
+CHANGED = "Other music is shown by now; press the button again to go on from it."
 Steps = Generator[RollValue, None, None]
 """What the roll shows while music is composed."""
 
@@ -152,10 +152,18 @@ class Desk:
         yield from show(visit, selection, values, steps, STOP_REDOING)
 
     def browse(self, visit: Visit, selection: Any) -> tuple[Any, ...]:
-        """Show the music before or after: the roll, the example, the tracks, the buttons."""
+        """Show the music before or after, or a take as a prompt.
+
+        The roll, the example, the tracks, the buttons.
+        """
         source = visit.source
         try:
-            value = visit.browse(read_selection(selection).direction)
+            asked = read_selection(selection)
+            if asked.direction:
+                value = visit.browse(asked.direction)
+            else:
+                check_shown(visit, asked)
+                value = visit.show_take(asked.take)
         except InputError as error:
             notice(error)
             value = visit.roll
@@ -256,8 +264,7 @@ def show(
     """
     try:
         wish, part = read_wish(dict(zip(FORM, values, strict=True))), read_selection(selection)
-        if part.version not in (None, visit.roll["version"]):
-            raise InputError(CHANGED)
+        check_shown(visit, part)
         with under_way(visit), closing(begin(wish, part)) as steps:
             buttons = first = busy(stop)
             for value in steps:
@@ -269,6 +276,12 @@ def show(
     except InputError as error:
         notice(error)
         yield answer(visit, str(error)), *idle(visit)
+
+
+def check_shown(visit: Visit, asked: Selection) -> None:
+    """Raise `InputError` where other music is shown by now than when something was asked."""
+    if asked.version not in (None, visit.roll["version"]):
+        raise InputError(CHANGED)
 
 
 @contextmanager

@@ -28,8 +28,8 @@ class NoteText {
 class PianoRoll extends RollHandles {
   constructor(element, props, send) {
     super(props);
-    this.send = send; // asks the server for the music before or after
-    this.direction = 0;
+    this.send = send; // asks the server for other music:
+    this.direction = 0; // that before (-1) or after (1), or else the take that is shown, as a prompt
     this.root = element.querySelector(".mg-roll");
     this.told = []; // what each take shares with the training music
     this.tab = 0; // 0 is the prompt, 1 and up are the takes
@@ -106,7 +106,7 @@ class PianoRoll extends RollHandles {
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
     for (const name of ["seed", "spoken", "point", "seconds", "here", "shared", "kept"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
-    for (const name of ["history", "earlier", "later", "place"])
+    for (const name of ["on", "history", "earlier", "later", "place"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
     for (const name of ["redo", "mark", "first", "last", "ways"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
@@ -187,7 +187,9 @@ class PianoRoll extends RollHandles {
     this.showPlace();
     this.showTabs();
     this.showTransport();
+    const pressed = document.activeElement === this.onNode;
     this.showHandles();
+    if (pressed && this.onNode.hidden) this.toNode.focus({ preventScroll: true }); // it goes on there
     this.dirty = true;
   }
 
@@ -202,6 +204,10 @@ class PianoRoll extends RollHandles {
 
   browse(node, direction) {
     if (node.getAttribute("aria-disabled") === "true") return;
+    this.ask(direction);
+  }
+
+  ask(direction) {
     this.direction = direction;
     this.send();
   }
@@ -372,6 +378,7 @@ class PianoRoll extends RollHandles {
     this.inNode.addEventListener("click", () => this.zoom(0.5));
     this.earlierNode.addEventListener("click", () => this.browse(this.earlierNode, -1));
     this.laterNode.addEventListener("click", () => this.browse(this.laterNode, 1));
+    this.onNode.addEventListener("click", () => this.busy || this.ask(0));
     this.tabsNode.addEventListener("scroll", () => this.fadeTabs());
     this.listenSurface();
     this.listenHandles();

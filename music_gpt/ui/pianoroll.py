@@ -46,7 +46,8 @@ class Selection:
     candidates: Any = CANDIDATES
     """In how many ways the part shall be composed anew, as it was typed."""
     direction: int = 0
-    """Which arrow was pressed: -1 for the music before, 1 for that after it."""
+    """Which arrow was pressed: -1 for the music before, 1 for that after it; 0 where the take that
+    is shown shall be the prompt."""
     version: int | None = None
     """Which music was shown when it was sent; None for what is shown now."""
 

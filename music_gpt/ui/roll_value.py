@@ -39,6 +39,15 @@ class Take:
     """Second up to which it is new."""
 
     @property
+    def title(self) -> str:
+        """What it is called where it is a prompt: `Take 1, seed 7`."""
+        seed = self.settings.get("seed")
+        words = (
+            "Before the redo" if self.name == "before" else self.name.replace("-", " ").capitalize()
+        )
+        return words if seed is None else f"{words}, seed {seed}"
+
+    @property
     def is_new(self) -> Flags:
         """Which of its notes are new."""
         struck = np.round(self.notes["start"], 3)

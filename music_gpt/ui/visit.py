@@ -17,6 +17,7 @@ from music_gpt.composing.pianist import DEFAULT_SEED_LIMIT
 from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import piece_from_notes
+from music_gpt.ui import bounds
 from music_gpt.ui.history import History, Snapshot, Source
 from music_gpt.ui.roll_value import (
     Growth,
@@ -113,6 +114,21 @@ class Visit:
         self.turn += 1
         self.roll = prompt_value(prompt, name, detail) | self.history.place
         return self.roll
+
+    def show_take(self, number: int) -> RollValue:
+        """Take what was composed as what is to be continued.
+
+        Raises `InputError` where there is no take of that number, and for one that is too long.
+        """
+        if number >= len(self.takes):
+            raise InputError("There is no take to continue yet; press Compose first.")
+        take = self.takes[number]
+        if len(take.notes) > bounds.MAX_NOTES:
+            raise InputError(
+                f"This take has {len(take.notes):,} notes, and the page continues music of up to "
+                f"{bounds.MAX_NOTES:,}; save it, and drop a part of it as a prompt."
+            )
+        return self.show_prompt(piece_from_notes(take.notes), self.name, take.title)
 
     def show_redone(self, before: Take, redone: Redone) -> RollValue:
         """The piece as it was, and with each candidate in it, the one that fits best first."""

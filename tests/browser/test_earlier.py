@@ -132,6 +132,28 @@ def test_the_same_fault_is_answered_twice(visit: Visit) -> None:
         expect(status).to_contain_text("whole number", timeout=PATIENCE_MS)
 
 
+def test_a_take_is_continued(visit: Visit) -> None:
+    visitor = visit().open()
+    compose(visitor, 7)
+    first = visitor.state
+    on = visitor.page.get_by_role("button", name="Continue this take")
+    visitor.photograph("continue")
+    on.focus()
+    visitor.page.keyboard.press("Enter")
+    state = visitor.wait("state.state == 'prompt'")
+    assert (state["tab"], state["end"], state["name"]) == (0, first["end"], first["name"])
+    expect(visitor.page.get_by_role("slider", name="End of the part to continue")).to_be_focused()
+    expect(visitor.page.locator(".mg-detail")).to_have_text("Take 1, seed 7")
+    assert not on.is_visible()
+    assert visitor.page.locator("#examples input:checked").count() == 0
+    compose(visitor, 8)
+    assert visitor.state["end"] > first["end"] + 3
+    assert visitor.state["place"] == "2 / 2"
+    arrows(visitor)[0].click()
+    visitor.wait("state.seed == 7")
+    assert visitor.page.get_by_label("Gymnopédie").is_checked()
+
+
 def test_a_page_that_is_loaded_again_shows_its_music(visit: Visit, own_file: Path) -> None:
     visitor = visit().open()
     visitor.page.set_input_files(FIELD, own_file)

@@ -1,15 +1,18 @@
 """Back to what was composed before, without a browser."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
+import numpy as np
 import pytest
-from visiting import BAND, FIRST, PIANIST, names_in, plain, steps, values_of, visitor
+from visiting import BAND, FIRST, PIANIST, SCALE, names_in, plain, steps, values_of, visitor
 
 from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
 from music_gpt.ui.desk import CHANGED, NOTHING, Desk
+from music_gpt.ui.roll_value import Take, length, notes_text
 from music_gpt.ui.visit import Visit, Wish
 
 BACK, ON = FIRST | {"direction": -1}, FIRST | {"direction": 1}
@@ -90,6 +93,59 @@ def test_the_same_prompt_leaves_the_fields_beside_it_alone() -> None:
     desk, visit = Desk(PIANIST), composed(1, 2)
     _, example, tracks, *_ = desk.browse(visit, BACK)
     assert example == tracks == gr.skip()
+
+
+def test_a_take_becomes_the_prompt_of_what_is_composed_next() -> None:
+    desk, visit = Desk(PIANIST), Visit()
+    desk.choose(visit, next(iter(desk.examples)))
+    name = visit.name
+    list(
+        desk.compose(visit, {"start": 0, "end": 10, "take": 0}, *values_of(seed="1", variations=2))
+    )
+    take, source = visit.takes[1], visit.source
+    roll, example, tracks, *buttons = desk.browse(visit, FIRST | {"take": 1})
+    assert plain(roll)
+    assert (roll["state"], roll["name"], roll["detail"]) == ("prompt", name, "Take 2, seed 2")
+    assert roll["prompt"] == notes_text(take.notes)
+    assert (roll["end"], roll["start"]) == (roll["promptSeconds"], max(0, roll["end"] - 40))
+    assert (example["value"], tracks["visible"]) == (None, False)
+    assert buttons[-1]["interactive"] is False
+    list(desk.compose(visit, {"start": 0, "end": roll["end"], "take": 0}, *values_of(seed="3")))
+    assert visit.takes[0].first == pytest.approx(length(take.notes), abs=0.02)
+    before = take.notes[take.notes["start"] < 10]
+    assert np.array_equal(visit.takes[0].notes["pitch"][: len(before)], before["pitch"])
+    desk.browse(visit, BACK)
+    assert (seeds(visit), visit.source) == ([1, 2], source)
+
+
+def test_a_redone_piece_and_what_stood_before_can_be_continued() -> None:
+    desk, visit = Desk(PIANIST), composed(1)
+    marked = {"start": 9.0, "end": 11.0, "take": 0, "tab": 1, "candidates": 2}
+    list(desk.redo(visit, marked, *values_of(seed="1")))
+    details = []
+    for number in (0, 2):
+        details.append(desk.browse(visit, FIRST | {"take": number})[0]["detail"])
+        visit.browse(-1)
+    assert details[0] == "Before the redo, seed 1"
+    assert details[1].startswith("Redo 2, seed ")
+    assert Take("before", SCALE, {}, 0).title == "Before the redo"
+
+
+def test_a_take_that_cannot_be_continued_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(gr, "Warning", told.append)
+    desk, visit = Desk(PIANIST), composed(1)
+    shown = visit.roll["version"]
+    desk.browse(visit, FIRST | {"take": 1})
+    desk.browse(visit, FIRST | {"version": shown + 1})
+    monkeypatch.setattr(bounds, "MAX_NOTES", 20)
+    desk.browse(visit, FIRST)
+    assert told[0] == "There is no take to continue yet; press Compose first."
+    assert told[1] == CHANGED
+    assert re.fullmatch(
+        r"This take has \d+ notes, and the page continues .* up to 20; save .*", told[2]
+    )
+    assert visit.roll["version"] == shown
 
 
 def test_no_more_is_kept_than_there_is_room_for() -> None:
