@@ -40,6 +40,7 @@ from music_gpt.errors import InputError
 from music_gpt.generation.decoding import Drawn
 from music_gpt.metrics.continuations import (
     CLOSE_SECONDS,
+    MORE,
     TAKES,
     Passage,
     passages,
@@ -308,7 +309,8 @@ def main() -> None:
     except InputError as error:
         print(error, file=sys.stderr)
         index = None
-    print(report(real, composed, args.seconds, index=index).table())
+    more = passages(split, args.n, args.seconds, seed=MORE)
+    print(report(real, composed, args.seconds, more=more, index=index).table())
     if args.long:
         seconds, out = args.minutes * MINUTE, out / "long"
         places = passages(split, args.long, args.seconds)

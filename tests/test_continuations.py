@@ -29,6 +29,7 @@ from music_gpt.tokens.originality import INDEX_FILE, IndexWriter, OriginalityInd
 SECONDS = 4.0
 PIECES = [melody(seed, 150) for seed in range(5)]  # of 45 seconds
 SHORT = melody(9, 50)
+MORE_REAL = [Passage(100 + i, PIECES[0], melody(500 + i, 60)) for i in range(24)]
 
 
 @pytest.fixture(scope="module")
@@ -102,13 +103,14 @@ def test_a_split_without_a_long_piece_says_so(split: Split) -> None:
 
 def test_music_that_is_the_real_one_agrees_as_the_real_one_does(tokens: Path) -> None:
     real = [Passage(i, PIECES[0], melody(100 + i, 60)) for i in range(24)]
-    same = report(real, [melody(200 + i, 60) for i in range(24)], 18.0)
+    same = report(real, [melody(200 + i, 60) for i in range(24)], 18.0, more=MORE_REAL)
     fast: list[Notes] = [melody(200 + i, 60) for i in range(24)]
     for notes in fast:
         notes["start"] /= 4
         notes["end"] /= 4
-    other = report(real, fast, 18.0)
+    other = report(real, fast, 18.0, more=MORE_REAL)
     assert same.overlap > 0.75
+    assert same.to_dict()["overlap_ceiling"] == pytest.approx(same.overlap, abs=0.05)
     assert other.agreement["note_length"].overlap < 0.2 < same.agreement["note_length"].overlap
     assert other.ceiling == same.ceiling
     assert other.composed["note_length"] == pytest.approx(same.composed["note_length"] / 4)
@@ -126,7 +128,7 @@ def test_borrowed_music_is_told(tokens: Path) -> None:
     index = OriginalityIndex.open(tokens)
     real = [Passage(i, PIECES[0], melody(100 + i, 60)) for i in range(8)]
     composed = [PIECES[1][20:60] if i < 2 else melody(300 + i, 60) for i in range(8)]
-    found = report(real, composed, 18.0, index=index)
+    found = report(real, composed, 18.0, more=MORE_REAL, index=index)
     told = found.to_dict()["originality"]
     assert told["composed"]["share_24"] == told["composed"]["share_36"] == 0.25
     assert told["composed"]["longest_notes"] == 40
@@ -145,7 +147,7 @@ def test_music_that_repeats_itself_is_told_beside_the_real(tokens: Path) -> None
     composed = [np.tile(place.real[:1], 100) if place.piece < 2 else place.real for place in real]
     for notes in composed[:2]:
         notes["start"], notes["end"] = np.arange(100) / 5, np.arange(100) / 5 + 0.1
-    found = report(real, composed, 20.0)
+    found = report(real, composed, 20.0, more=MORE_REAL)
     assert found.to_dict()["loops"]["composed"] == {"events": 0.25, "pitches": 0.25, "stuck": 0.25}
     assert found.to_dict()["loops"]["real"] == {"events": 0.0, "pitches": 0.0, "stuck": 0.0}
     assert (
@@ -156,7 +158,7 @@ def test_music_that_repeats_itself_is_told_beside_the_real(tokens: Path) -> None
 
 def test_a_report_has_every_statistic_in_plain_numbers(tokens: Path) -> None:
     real = [Passage(i, PIECES[0], melody(100 + i, 60)) for i in range(8)]
-    found = report(real, [place.real for place in real], 18.0)
+    found = report(real, [place.real for place in real], 18.0, more=MORE_REAL)
     told = found.to_dict()
     for name, row in told["statistics"].items():
         assert name.replace("_", " ") in found.table()

@@ -2,8 +2,8 @@
 
 A piece is cut at a random onset: what comes before is the prompt, what follows is the real passage.
 Several takes continue one prompt, side by side; real passages are as many as takes, so they come
-from more places. What agrees perfectly is unknown, so the real passages are halved by piece, and
-the one half is compared with the other: the ceiling.
+from more places. What agrees perfectly is unknown, so twice as many real passages are halved by
+piece, and the one half is compared with the other: the ceiling. Halves of fewer would agree less.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ UNHEARD_SHARES = {CERTAIN_NOTES: 0.022, TELLING_NOTES: 0.0}
 """Notes in a row -> which share of music outside the training split has as many that are in it: of
 1,000 real passages of 30 seconds from the test split (docs/sampling.md). On an earlier split it was
 3 % and 0.1 % of 1,600, nearly all from versions of a training piece."""
+MORE = 1
+"""Seed of the real passages that are only used for the ceiling."""
 _HALF_FRAME = 0.5 / FRAMES_PER_SECOND
 
 
@@ -148,7 +150,7 @@ class SampleReport:
     agreement: dict[str, Agreement]
     """Of the continuations with the real passages."""
     ceiling: dict[str, Agreement]
-    """Of one half of the real passages with the other."""
+    """Of real passages with as many of other pieces."""
     loops: dict[str, dict[str, float]]
     """Of the `composed` and of the `real` passages, how many repeat themselves: `loops.KINDS`."""
     originality: dict[str, Any]
@@ -193,8 +195,8 @@ class SampleReport:
         """For people: a line for each statistic; `to_dict` has all."""
         lines = [
             f"{self.n_samples} continuations of {self.n_prompts} prompts, {self.seconds:g} s each, "
-            "and real passages; agreement 1 is the same distribution, and the ceiling is what one "
-            "half of the real passages reaches with the other",
+            "and real passages; agreement 1 is the same distribution, and the ceiling is what real "
+            "passages reach with as many of other pieces",
             f"{'':24}{'real':>9}{'composed':>10}{'agreement':>11}{'ceiling':>9}",
         ]
         for name, found in self.agreement.items():
@@ -258,7 +260,7 @@ def sample(
     """
     require_samples(split, n, seconds)
     real = passages(split, n, seconds)
-    prompts = real[::TAKES]
+    prompts, more = real[::TAKES], passages(split, n, seconds, seed=MORE)
     composed, interrupted = list[Notes](), False
     bar = tqdm(total=n, desc="compose", unit="take", file=sys.stderr, disable=not progress)
     try:
@@ -270,7 +272,7 @@ def sample(
         interrupted = True
         if len(composed) < FEWEST_SAMPLES:
             raise
-    return report(real, composed, seconds, index=index, interrupted=interrupted)
+    return report(real, composed, seconds, more=more, index=index, interrupted=interrupted)
 
 
 def require_samples(split: Split, n: int, seconds: float) -> None:
@@ -285,11 +287,17 @@ def report(
     composed: Sequence[Notes],
     seconds: float,
     *,
+    more: Sequence[Passage],
     index: OriginalityIndex | None = None,
     interrupted: bool = False,
 ) -> SampleReport:
-    """Compare continuations, `TAKES` of a prompt, with real passages of the same length."""
-    of_real = [statistics(place.real, seconds) for place in real]
+    """Compare continuations, `TAKES` of a prompt, with real passages of the same length.
+
+    more: as many other real passages, which are only used for the ceiling.
+    """
+    of_real, of_more = (
+        [statistics(place.real, seconds) for place in places] for places in (real, more)
+    )
     of_composed = [statistics(notes, seconds) for notes in composed]
     return SampleReport(
         seconds=seconds,
@@ -298,7 +306,7 @@ def report(
         real=means(of_real),
         composed=means(of_composed),
         agreement=compare(of_real, of_composed),
-        ceiling=compare(*_halves(real, of_real)),
+        ceiling=compare(*_halves([*real, *more], [*of_real, *of_more])),
         loops={"composed": _loop_rates(composed), "real": _loop_rates([p.real for p in real])},
         originality={} if index is None else _originality(index, real, composed),
         interrupted=interrupted,
