@@ -35,6 +35,15 @@ class Parser(ArgumentParser):
     flags: Mapping[str, str] = {}
     """The flags of this verb, by the names that Python has for what they give."""
 
+    @property
+    def prog(self) -> str:
+        """What is typed before the flags: `music-gpt train`."""
+        return self._prog
+
+    @prog.setter
+    def prog(self, words: str) -> None:
+        self._prog = words.replace(" [options]", "")  # jsonargparse has them before the verb
+
     def own_flags(self) -> dict[str, str]:
         """What a person types, by its name in Python: prompt_end_seconds -> --prompt-end."""
         typed = {
@@ -90,7 +99,7 @@ class Parser(ArgumentParser):
         sentence = head + required + ", ".join(map(self._typed, names.split(", ")))
         for pattern, plain in _PLAIN_WORDS:
             sentence = re.sub(pattern, plain, sentence)
-        help_words = f"{self.prog.replace(' [options]', '')} {self.verb}".strip()
+        help_words = f"{self.prog} {self.verb}".strip()
         sentence = re.sub(r"(\S{200})\S{60,}", r"\1...", sentence)  # who types as much, knows it
         raise InputError(f"{sentence}; see `{help_words} --help`.")
 

@@ -72,6 +72,7 @@ def test_the_help_of_a_verb_lists_its_flags(verb: str, capsys: pytest.CaptureFix
     assert told.err == ""
     assert [flag for flag in VERBS[verb] if flag not in told.out] == []
     assert "lambda" not in told.out
+    assert told.out.startswith(f"usage: music-gpt {verb} ")
 
 
 def test_every_knob_is_explained_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
