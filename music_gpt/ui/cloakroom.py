@@ -62,7 +62,6 @@ def _again(left: Visit) -> Visit:
         time.sleep(LOOK_EVERY_SECONDS)
     return replace(
         left,
-        takes=list(left.takes),
         history=left.history.copy(),
         warnings=[],
         stop_asked=False,

@@ -87,10 +87,10 @@ class Desk:
         """
         known = self._cloakroom.hand_out(key)
         visit = known or visit
-        told = visit.roll | {"key": self._cloakroom.hand_in(visit)}
+        told = visit.shown.roll | {"key": self._cloakroom.hand_in(visit)}
         chosen = (gr.skip(), gr.skip())
         if known:
-            chosen = gr.update(value=visit.source.example), tracks_of(visit.source)
+            chosen = gr.update(value=visit.shown.source.example), tracks_of(visit.shown.source)
         return visit, told, *chosen, *idle(visit)
 
     def choose(self, visit: Visit, key: str | None) -> tuple[RollValue, Any]:
@@ -126,11 +126,12 @@ class Desk:
     def take_tracks(self, visit: Visit, numbers: list[int]) -> Any:
         """Show other tracks of the dropped file; where there is a fault, the roll stays."""
         try:
-            piece = midi.read_piece(visit.source.file, tracks=numbers, limits=LIMITS)
+            piece = midi.read_piece(visit.shown.source.file, tracks=numbers, limits=LIMITS)
         except InputError as error:
             notice(error)
             return answer(visit, str(error))
-        return show_file(visit, piece, visit.name, replace(visit.source, used=tuple(numbers)))
+        source = replace(visit.shown.source, used=tuple(numbers))
+        return show_file(visit, piece, visit.shown.name, source)
 
     def compose(self, visit: Visit, selection: Any, *values: Any) -> Iterator[tuple[Any, ...]]:
         """The growing roll, and the state of the buttons when it changes; `values` are `FORM`'s."""
@@ -156,7 +157,7 @@ class Desk:
 
         The roll, the example, the tracks, the buttons.
         """
-        source = visit.source
+        source = visit.shown.source
         try:
             asked = read_selection(selection)
             if asked.direction:
@@ -166,16 +167,17 @@ class Desk:
                 value = visit.show_take(asked.take)
         except InputError as error:
             notice(error)
-            value = visit.roll
+            value = visit.shown.roll
         chosen = (gr.skip(), gr.skip())
-        if visit.source is not source:
-            chosen = gr.update(value=visit.source.example), tracks_of(visit.source)
+        if visit.shown.source is not source:
+            chosen = gr.update(value=visit.shown.source.example), tracks_of(visit.shown.source)
         return value, *chosen, *idle(visit)
 
     def compare(self, visit: Visit) -> dict[str, Any]:
         """What each take shares with the training music, and of which music that is told."""
-        version, takes = visit.roll["version"], list(visit.takes)
-        return {"version": version, "lines": [self.newness.line(take) for take in takes]}
+        shown = visit.shown
+        lines = [self.newness.line(take) for take in shown.takes]
+        return {"version": shown.roll["version"], "lines": lines}
 
     def recover(self, visit: Visit) -> tuple[Any, ...]:
         """After a fault of the program, or when the line was full: all as before Compose."""
@@ -272,7 +274,7 @@ def show(
                 if buttons is first:
                     tell(visit.warnings)
                 buttons = UNCHANGED
-        yield visit.roll, *idle(visit)
+        yield visit.shown.roll, *idle(visit)
     except InputError as error:
         notice(error)
         yield answer(visit, str(error)), *idle(visit)
@@ -280,7 +282,7 @@ def show(
 
 def check_shown(visit: Visit, asked: Selection) -> None:
     """Raise `InputError` where other music is shown by now than when something was asked."""
-    if asked.version not in (None, visit.roll["version"]):
+    if asked.version not in (None, visit.shown.roll["version"]):
         raise InputError(CHANGED)
 
 
@@ -298,7 +300,7 @@ def answer(visit: Visit, sentence: str) -> Any:
     """The roll as it is, above a sentence: told anew, too, where it is the same once more."""
     if visit.n_under_way:
         return gr.skip()
-    return visit.roll | {"status": sentence, "answer": fresh_version()}
+    return visit.shown.roll | {"status": sentence, "answer": fresh_version()}
 
 
 def read_prompt(path: str, tracks: str | None) -> midi.Piece:
@@ -340,5 +342,5 @@ def idle(visit: Visit) -> tuple[Any, ...]:
     """Compose, Redo, Stop and what saves while nothing is composed, else as they are."""
     if visit.n_under_way:
         return UNCHANGED
-    ready, shown = gr.update(interactive=bool(visit.takes)), gr.update(visible=True)
+    ready, shown = gr.update(interactive=bool(visit.shown.takes)), gr.update(visible=True)
     return shown, shown, gr.update(visible=False), *[ready] * len(KINDS)

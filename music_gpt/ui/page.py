@@ -160,7 +160,7 @@ def roll_card(desk: Desk) -> Widgets:
     """What is seen, heard and taken away."""
     first = desk.arrive()
     roll = piano_roll(
-        first.roll, elem_id="roll", file_field=FILE_FIELD, compares=desk.newness.is_known
+        first.shown.roll, elem_id="roll", file_field=FILE_FIELD, compares=desk.newness.is_known
     )
     with gr.Row(elem_id="actions"):
         go = gr.Button("Compose", variant="primary", elem_id="compose")

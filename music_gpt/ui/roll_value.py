@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -55,26 +56,26 @@ class Take:
         return flags
 
 
-def composed_takes(composition: Composition) -> list[Take]:
+def composed_takes(composition: Composition) -> tuple[Take, ...]:
     """What there is of a composition, as takes."""
     seam = composition.seam_seconds
-    return [
+    return tuple(
         Take(f"take-{take + 1}", composition.notes(take), composition.settings(take), seam)
         for take in range(composition.n_takes)
-    ]
+    )
 
 
-def redone_takes(before: Take, redone: Redone) -> list[Take]:
+def redone_takes(before: Take, redone: Redone) -> tuple[Take, ...]:
     """The piece as it was, and with each candidate in it, the one that fits best first."""
     told = [redone.settings(number) for number in range(redone.n_candidates)]
     part = told[0]["redo"]
-    return [
+    return (
         Take("before", before.notes, before.settings, *part),
         *[
             Take(f"redo-{number + 1}", redone.notes(number), settings, *part)
             for number, settings in enumerate(told)
         ],
-    ]
+    )
 
 
 # --- what the roll shows -------------------------------------------------------------------------
@@ -105,7 +106,7 @@ def prompt_value(prompt: Piece | None, name: str, detail: str) -> RollValue:
     }
 
 
-def redone_value(takes: list[Take]) -> RollValue:
+def redone_value(takes: Sequence[Take]) -> RollValue:
     """What changes when these `redone_takes` are shown."""
     first, last, n = takes[0].first, takes[0].last, len(takes) - 1
     labels = ["Before", *[str(number + 1) for number in range(n)]]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from music_gpt.composing.pianist import DEFAULT_SEED_LIMIT
 from music_gpt.config.sampling import SamplingConfig
@@ -60,13 +60,10 @@ class Wish:
 
 @dataclass
 class Visit:
-    """The music of one open page: the fields of the `Snapshot` that is shown, and others."""
+    """The music of one open page."""
 
-    prompt: Piece | None = None
-    source: Source = field(default_factory=Source)
-    name: str = "Untitled"
-    takes: list[Take] = field(default_factory=list)
-    roll: RollValue = field(default_factory=dict)
+    shown: Snapshot = field(default_factory=Snapshot)
+    """What is shown now: replaced as a whole, so that who reads it has what belongs together."""
     history: History = field(default_factory=History)
     warnings: list[str] = field(default_factory=list)
     """What the pianist has to say about the prompt, besides what its file said: sentences."""
@@ -76,15 +73,15 @@ class Visit:
     turn: int = 0
     """Grows with each new prompt and composition; one that is no longer the last one gives up."""
 
-    @property
-    def snapshot(self) -> Snapshot:
-        """What is shown now."""
-        return Snapshot(self.prompt, self.source, self.name, tuple(self.takes), self.roll)
+    def change(self, **changed: Any) -> RollValue:
+        """Change fields of what is shown; the roll."""
+        self.shown = replace(self.shown, **changed)
+        return self.shown.roll
 
     @property
     def kept(self) -> list[Snapshot]:
         """What is shown, and all that one can go back or on to."""
-        return [self.snapshot, *self.history.earlier, *self.history.later]
+        return [self.shown, *self.history.earlier, *self.history.later]
 
     def seen(self, version: int | None) -> Snapshot:
         """The music that was shown under this version; raises `InputError` where it is gone."""
@@ -95,56 +92,54 @@ class Visit:
 
     def browse(self, direction: int) -> RollValue:
         """Show the music before (-1) or after (1) what is shown, if there is any."""
-        is_whole = bool(self.takes) or not self.roll["takes"]  # music under way is given up
-        found = self.history.go(direction, self.snapshot if is_whole else None)
+        shown = self.shown
+        is_whole = bool(shown.takes) or not shown.roll["takes"]  # music under way is given up
+        found = self.history.go(direction, shown if is_whole else None)
         if found is None:
-            return self.roll
-        self.prompt, self.source, self.name = found.prompt, found.source, found.name
-        self.takes, self.turn = list(found.takes), self.turn + 1
-        self.roll = found.roll | self.history.place
-        return self.roll
+            return shown.roll
+        self.shown, self.turn = found, self.turn + 1
+        return self.change(roll=found.roll | self.history.place)
 
     def show_prompt(
         self, prompt: Piece | None, name: str, detail: str = "", source: Source | None = None
     ) -> RollValue:
         """Take `prompt` (None for none) as what is to be continued."""
-        self.history.keep(self.snapshot)
-        self.prompt, self.name, self.takes = prompt, name, []
-        self.source = source or Source()
+        self.history.keep(self.shown)
         self.turn += 1
-        self.roll = prompt_value(prompt, name, detail) | self.history.place
-        return self.roll
+        roll = prompt_value(prompt, name, detail) | self.history.place
+        self.shown = Snapshot(prompt, source or Source(), name, (), roll)
+        return roll
 
     def show_take(self, number: int) -> RollValue:
         """Take what was composed as what is to be continued.
 
         Raises `InputError` where there is no take of that number, and for one that is too long.
         """
-        if number >= len(self.takes):
+        if number >= len(self.shown.takes):
             raise InputError("There is no take to continue yet; press Compose first.")
-        take = self.takes[number]
+        take = self.shown.takes[number]
         if len(take.notes) > bounds.MAX_NOTES:
             raise InputError(
                 f"This take has {len(take.notes):,} notes, and the page continues music of up to "
                 f"{bounds.MAX_NOTES:,}; save it, and drop a part of it as a prompt."
             )
-        return self.show_prompt(piece_from_notes(take.notes), self.name, take.title)
+        return self.show_prompt(piece_from_notes(take.notes), self.shown.name, take.title)
 
     def show_redone(self, before: Take, redone: Redone) -> RollValue:
         """The piece as it was, and with each candidate in it, the one that fits best first."""
-        self.history.keep(self.snapshot)
-        self.takes = redone_takes(before, redone)
-        self.roll = self.roll | redone_value(self.takes) | self.history.place
-        return self.roll
+        self.history.keep(self.shown)
+        takes = redone_takes(before, redone)
+        roll = self.shown.roll | redone_value(takes) | self.history.place
+        return self.change(takes=takes, roll=roll)
 
     def part(self, start: float, end: float) -> tuple[float | None, float | None]:
         """The stretch that is continued: its seconds and its end, None for all there is.
 
         Raises `InputError` for one that is not in the prompt.
         """
-        if self.prompt is None:
+        if self.shown.prompt is None:
             return None, None
-        whole = self.prompt.seconds
+        whole = self.shown.prompt.seconds
         if not 0 <= start < end <= whole + SHOWN_SECONDS:
             raise InputError(
                 f"The music cannot go on from {end:g} seconds, since the prompt lasts "
@@ -168,13 +163,13 @@ def compose(
     """Continue the part from `start` to `end` (seconds): the roll's value as the music grows.
 
     When the iterator is closed, or `visit.stop_asked` is set from another thread, what has been
-    composed stays in `visit.takes`; when other music is shown meanwhile, it is earlier. Raises
+    composed stays in `visit.shown`; when other music is shown meanwhile, it is earlier. Raises
     `InputError` for a part that cannot be continued.
     """
     prompt_seconds, prompt_end_seconds = visit.part(start, end)
     seed = wish.seed if wish.seed is not None else secrets.randbelow(DEFAULT_SEED_LIMIT)
     composition = pianist.compose(
-        visit.prompt,
+        visit.shown.prompt,
         prompt_seconds=prompt_seconds,
         prompt_end_seconds=prompt_end_seconds,
         seconds=wish.seconds,
@@ -183,14 +178,15 @@ def compose(
         end=wish.end,
         **asdict(wish.sampling),
     )
-    visit.history.keep(visit.snapshot)
-    visit.stop_asked, visit.takes = False, []
+    visit.history.keep(visit.shown)
+    visit.change(takes=())
+    visit.stop_asked = False
     visit.turn += 1
-    turn, begun = visit.turn, visit.snapshot
-    told = [] if visit.prompt is None else visit.prompt.warnings
+    turn, begun = visit.turn, visit.shown
+    told = [] if visit.shown.prompt is None else visit.shown.prompt.warnings
     visit.warnings = [line for line in composition.warnings if line not in told]
     part = {"start": round(start, 3), "end": round(end, 3)}  # where the handles are again
-    growth = Growth(composition, seed, visit.roll | part | visit.history.place)
+    growth = Growth(composition, seed, visit.shown.roll | part | visit.history.place)
     try:
         yield growth.value("composing")
         shown = time.monotonic()
@@ -205,11 +201,11 @@ def compose(
         composition.close()
         takes, roll = composed_takes(composition), growth.value("done")
         if visit.turn == turn:
-            visit.takes, visit.roll = takes, roll
+            visit.change(takes=takes, roll=roll)
         elif composition.seconds_composed > 0:  # other music is shown meanwhile
-            visit.history.keep_earlier(replace(begun, takes=tuple(takes), roll=roll))
-            visit.roll = visit.roll | visit.history.place
-    yield visit.roll
+            visit.history.keep_earlier(replace(begun, takes=takes, roll=roll))
+            visit.change(roll=visit.shown.roll | visit.history.place)
+    yield visit.shown.roll
 
 
 def redo(
@@ -250,23 +246,24 @@ def redo(
             if time.monotonic() - shown >= every_seconds:
                 shown = time.monotonic()
                 status = status_line(composition)
-                yield visit.roll | {"state": "redoing", "status": status}
+                yield visit.shown.roll | {"state": "redoing", "status": status}
         else:
             status = "Composed; finding out which candidate fits best"
-            yield visit.roll | {"state": "redoing", "status": status}
+            yield visit.shown.roll | {"state": "redoing", "status": status}
             redone = None if given_up() else redoing.redone()
             if redone is not None and not given_up():  # comparing takes seconds, too
                 visit.show_redone(before, redone)
     if visit.stop_asked and visit.turn == turn:
-        visit.roll = visit.roll | {"status": UNTOUCHED}
-    yield visit.roll
+        visit.change(roll=visit.shown.roll | {"status": UNTOUCHED})
+    yield visit.shown.roll
 
 
 def _to_be_redone(visit: Visit, take: int | None) -> Take:
     """The chosen take, or the whole prompt."""
-    if take is not None and take < len(visit.takes):
-        return visit.takes[take]
-    return Take("prompt", silence() if visit.prompt is None else visit.prompt.sounding_notes, {}, 0)
+    shown = visit.shown
+    if take is not None and take < len(shown.takes):
+        return shown.takes[take]
+    return Take("prompt", silence() if shown.prompt is None else shown.prompt.sounding_notes, {}, 0)
 
 
 def until(end: float, whole: float) -> float:

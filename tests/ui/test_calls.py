@@ -250,7 +250,7 @@ def test_another_choice_of_tracks_is_shown_and_composed_from(tmp_path: Path) -> 
     assert value["version"] != before["version"]
     assert (value["name"], value["status"]) == ("band", "")
     steps(visit, Wish(5.0), 2.0)
-    assert visit.takes[0].notes["pitch"][0] == 90
+    assert visit.shown.takes[0].notes["pitch"][0] == 90
     assert desk.take_tracks(visit, [0, 1])["prompt"] == "0,2000,40,64;0,2000,90,64;"
 
 
@@ -286,7 +286,7 @@ def test_a_fault_meanwhile_leaves_what_is_composed_and_its_stop_alone(
 def test_a_file_with_one_track_leaves_nothing_to_choose(tmp_path: Path) -> None:
     write_midi(SCALE, tmp_path / "scale.mid")
     _, visit, _, tracks = dropped((tmp_path / "scale.mid").read_bytes(), tmp_path)
-    assert (tracks["choices"], tracks["visible"], visit.source.file) == ([], False, b"")
+    assert (tracks["choices"], tracks["visible"], visit.shown.source.file) == ([], False, b"")
     _, tracks = Desk(PIANIST).choose(visit, NOTHING)
     assert tracks["visible"] is False
 
@@ -296,10 +296,10 @@ def test_what_the_file_said_is_not_said_again_when_it_is_composed_from(tmp_path:
     model = GPT(replace(ModelConfig.preset("tiny"), context=64))
     list(visits.compose(visit, Pianist(model), Wish(5.0), 0.0, 2.0))
     assert visit.warnings == []
-    wish = visit.takes[0].settings
+    wish = visit.shown.takes[0].settings
     assert (wish["tracks"], wish["prompt_seconds"], wish["prompt_end_seconds"]) == ([1], None, None)
     list(visits.compose(visit, Pianist(model), Wish(5.0), 0.5, 1.5))
-    wish = visit.takes[0].settings
+    wish = visit.shown.takes[0].settings
     assert (wish["prompt_seconds"], wish["prompt_end_seconds"]) == (1.0, 1.5)
 
 
@@ -316,7 +316,7 @@ def test_a_saved_take_tells_how_it_was_made() -> None:
     assert path is not None
     assert Path(path).name == "scale-take-1-seed-77.mid"
     assert b'music-gpt {"seconds": 5.0, "seed": 77}' in Path(path).read_bytes()
-    assert read_piece(path).n_notes == len(visit.takes[0].notes)
+    assert read_piece(path).n_notes == len(visit.shown.takes[0].notes)
 
 
 def test_a_take_is_taken_away_in_every_kind() -> None:
@@ -328,7 +328,7 @@ def test_a_take_is_taken_away_in_every_kind() -> None:
         assert Path(path).name == f"scale-take-1-seed-77{suffix}"
         about = soundfile.info(path)
         assert about.format in (kind, "MPEG")
-        assert about.duration > length(visit.takes[0].notes)
+        assert about.duration > length(visit.shown.takes[0].notes)
 
 
 def test_all_takes_are_taken_away_in_one_archive(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,7 +342,7 @@ def test_all_takes_are_taken_away_in_one_archive(monkeypatch: pytest.MonkeyPatch
     assert [p.name for p in Path(path).parent.iterdir()] == ["scale-2-takes.zip"]
     with zipfile.ZipFile(path) as archive:
         piece = read_piece(archive.read("scale-take-2-seed-8.mid"))
-    assert piece.n_notes == len(visit.takes[1].notes)
+    assert piece.n_notes == len(visit.shown.takes[1].notes)
     told: list[str] = []
     monkeypatch.setattr(gr, "Info", told.append)
     monkeypatch.setattr(bounds, "MAX_SOUND_SECONDS", 20.0)

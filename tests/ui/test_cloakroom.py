@@ -9,6 +9,7 @@ from visiting import BAND, FIRST, PIANIST, plain, steps, values_of, visitor
 from music_gpt.ui import bounds, cloakroom
 from music_gpt.ui.cloakroom import Cloakroom
 from music_gpt.ui.desk import NOTHING, Desk
+from music_gpt.ui.history import Snapshot
 from music_gpt.ui.visit import Visit, Wish
 
 VISIT, ROLL, EXAMPLE, TRACKS, COMPOSE, _, STOP, MIDI = range(8)
@@ -29,13 +30,13 @@ def test_a_page_that_is_loaded_again_gets_its_music_and_buttons() -> None:
         list(desk.compose(visit, FIRST | {"end": 0}, *values_of(seed=str(seed))))
     again = come_in(desk, key)
     assert plain(again[ROLL])
-    assert again[ROLL] == visit.roll | {"key": again[ROLL]["key"]}
+    assert again[ROLL] == visit.shown.roll | {"key": again[ROLL]["key"]}
     assert again[ROLL]["key"] != key
     assert (again[ROLL]["earlier"], again[EXAMPLE]["value"]) == (1, NOTHING)
     assert again[TRACKS]["visible"] is False
     assert again[COMPOSE]["visible"], again[MIDI]["interactive"]
     assert not again[STOP]["visible"]
-    assert desk.save(".mid", again[VISIT], FIRST | {"version": visit.roll["version"]})
+    assert desk.save(".mid", again[VISIT], FIRST | {"version": visit.shown.roll["version"]})
 
 
 def test_the_tracks_of_a_dropped_file_are_there_again(tmp_path: Any) -> None:
@@ -62,7 +63,7 @@ def test_two_pages_with_one_key_go_their_own_ways() -> None:
     assert len(copies[0].history.earlier) == 2
     assert visit.history.earlier == copies[1].history.earlier == []
     assert not visit.stop_asked
-    assert [each.roll["takes"][0]["seed"] for each in (visit, *copies)] == [1, 3, 1]
+    assert [each.shown.roll["takes"][0]["seed"] for each in (visit, *copies)] == [1, 3, 1]
 
 
 @pytest.mark.parametrize("key", [None, "", "0" * 32, 5, [], {"key": 1}, {"value": None}])
@@ -91,7 +92,7 @@ def test_music_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     again = room.hand_out(key)
     ends.join()
     assert again is not None
-    assert [take.settings["seed"] for take in again.takes] == [4]
+    assert [take.settings["seed"] for take in again.shown.takes] == [4]
     visit.n_under_way = 1  # one that does not end is left where it is
     monkeypatch.setattr(cloakroom, "PATIENCE_SECONDS", 0.05)
     again = room.hand_out(key)
@@ -102,13 +103,13 @@ def test_music_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     room = Cloakroom()
     monkeypatch.setattr(bounds, "MAX_VISITS", 3)
-    keys = [room.hand_in(Visit(roll={"version": number})) for number in range(5)]
+    keys = [room.hand_in(Visit(Snapshot(roll={"version": number}))) for number in range(5)]
     known = [room.hand_out(key) for key in keys]
-    assert [visit.roll["version"] for visit in known if visit] == [2, 3, 4]
+    assert [visit.shown.roll["version"] for visit in known if visit] == [2, 3, 4]
     visit = visitor()
     steps(visit, Wish(5.0, seed=1))
     size = sum(snapshot.n_bytes for snapshot in visit.kept)
-    assert size > 60 * (16 + len(visit.takes[0].notes)) - 1
+    assert size > 60 * (16 + len(visit.shown.takes[0].notes)) - 1
     monkeypatch.setattr(bounds, "MAX_VISITS_BYTES", 2 * size)
     keys = [room.hand_in(visit) for _ in range(3)]
     assert [room.hand_out(key) is not None for key in keys] == [False, True, True]

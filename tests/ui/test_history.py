@@ -20,7 +20,7 @@ BACK, ON = FIRST | {"direction": -1}, FIRST | {"direction": 1}
 
 
 def seeds(visit: Visit) -> list[int]:
-    return [take.settings["seed"] for take in visit.takes]
+    return [take.settings["seed"] for take in visit.shown.takes]
 
 
 def composed(*numbers: int) -> Visit:
@@ -33,7 +33,7 @@ def composed(*numbers: int) -> Visit:
 
 def test_earlier_music_can_be_seen_again_and_nothing_is_lost_on_the_way() -> None:
     visit = composed(1, 2, 3)
-    third = visit.roll
+    third = visit.shown.roll
     assert (third["earlier"], third["later"]) == (2, 0)
     assert visit.browse(-1)["takes"][0]["seed"] == seeds(visit)[0] == 2
     first = visit.browse(-1)
@@ -50,7 +50,7 @@ def test_what_is_composed_after_going_back_comes_last() -> None:
     visit = composed(1, 2)
     visit.browse(-1)
     steps(visit, Wish(5.0, seed=9))
-    assert (visit.roll["earlier"], visit.roll["later"]) == (2, 0)
+    assert (visit.shown.roll["earlier"], visit.shown.roll["later"]) == (2, 0)
     assert [visit.browse(-1)["takes"][0]["seed"] for _ in range(2)] == [2, 1]
 
 
@@ -58,11 +58,11 @@ def test_candidates_of_a_redo_are_kept_when_music_is_composed() -> None:
     desk, visit = Desk(PIANIST), composed(1)
     marked = {"start": 9.0, "end": 11.0, "take": 0, "tab": 1, "candidates": 2}
     list(desk.redo(visit, marked, *values_of(seed="1")))
-    redone = visit.roll
+    redone = visit.shown.roll
     assert redone["earlier"] == 1
     steps(visit, Wish(5.0, seed=2))
     assert [take["label"] for take in visit.browse(-1)["takes"]] == ["Before", "1", "2"]
-    assert len(visit.takes) == 3
+    assert len(visit.shown.takes) == 3
     assert visit.browse(-1)["takes"][0]["seed"] == 1
 
 
@@ -71,16 +71,17 @@ def test_the_prompt_comes_back_with_what_was_composed_from_it(tmp_path: Path) ->
     path.write_bytes(BAND)
     desk.drop(visit, str(path))
     desk.take_tracks(visit, [0])
-    prompt = visit.prompt
+    prompt = visit.shown.prompt
     steps(visit, Wish(5.0, seed=1), 2.0)
     other = next(iter(desk.examples))
     desk.choose(visit, other)
     roll, example, tracks, *_ = desk.browse(visit, BACK)
-    assert (visit.prompt, visit.name, roll["name"]) == (prompt, "band", "band")
+    assert (visit.shown.prompt, visit.shown.name, roll["name"]) == (prompt, "band", "band")
     assert example["value"] is None
     assert (tracks["value"], tracks["visible"], len(tracks["choices"])) == ([0], True, 2)
     assert desk.take_tracks(visit, [1])["prompt"] == "0,2000,40,64;"
-    assert (visit.roll["earlier"], visit.roll["later"]) == (1, 0)  # without music, it is not kept
+    # without music, it is not kept
+    assert (visit.shown.roll["earlier"], visit.shown.roll["later"]) == (1, 0)
     desk.choose(visit, NOTHING)
     roll, example, tracks, *saves = desk.browse(visit, BACK)
     assert saves[-1]["interactive"] is True
@@ -98,11 +99,11 @@ def test_the_same_prompt_leaves_the_fields_beside_it_alone() -> None:
 def test_a_take_becomes_the_prompt_of_what_is_composed_next() -> None:
     desk, visit = Desk(PIANIST), Visit()
     desk.choose(visit, next(iter(desk.examples)))
-    name = visit.name
+    name = visit.shown.name
     list(
         desk.compose(visit, {"start": 0, "end": 10, "take": 0}, *values_of(seed="1", variations=2))
     )
-    take, source = visit.takes[1], visit.source
+    take, source = visit.shown.takes[1], visit.shown.source
     roll, example, tracks, *buttons = desk.browse(visit, FIRST | {"take": 1})
     assert plain(roll)
     assert (roll["state"], roll["name"], roll["detail"]) == ("prompt", name, "Take 2, seed 2")
@@ -111,11 +112,11 @@ def test_a_take_becomes_the_prompt_of_what_is_composed_next() -> None:
     assert (example["value"], tracks["visible"]) == (None, False)
     assert buttons[-1]["interactive"] is False
     list(desk.compose(visit, {"start": 0, "end": roll["end"], "take": 0}, *values_of(seed="3")))
-    assert visit.takes[0].first == pytest.approx(length(take.notes), abs=0.02)
+    assert visit.shown.takes[0].first == pytest.approx(length(take.notes), abs=0.02)
     before = take.notes[take.notes["start"] < 10]
-    assert np.array_equal(visit.takes[0].notes["pitch"][: len(before)], before["pitch"])
+    assert np.array_equal(visit.shown.takes[0].notes["pitch"][: len(before)], before["pitch"])
     desk.browse(visit, BACK)
-    assert (seeds(visit), visit.source) == ([1, 2], source)
+    assert (seeds(visit), visit.shown.source) == ([1, 2], source)
 
 
 def test_a_redone_piece_and_what_stood_before_can_be_continued() -> None:
@@ -135,7 +136,7 @@ def test_a_take_that_cannot_be_continued_is_told(monkeypatch: pytest.MonkeyPatch
     told: list[str] = []
     monkeypatch.setattr(gr, "Warning", told.append)
     desk, visit = Desk(PIANIST), composed(1)
-    shown = visit.roll["version"]
+    shown = visit.shown.roll["version"]
     desk.browse(visit, FIRST | {"take": 1})
     desk.browse(visit, FIRST | {"version": shown + 1})
     monkeypatch.setattr(bounds, "MAX_NOTES", 20)
@@ -145,12 +146,12 @@ def test_a_take_that_cannot_be_continued_is_told(monkeypatch: pytest.MonkeyPatch
     assert re.fullmatch(
         r"This take has \d+ notes, and the page continues .* up to 20; save .*", told[2]
     )
-    assert visit.roll["version"] == shown
+    assert visit.shown.roll["version"] == shown
 
 
 def test_no_more_is_kept_than_there_is_room_for() -> None:
     visit = composed(*range(bounds.MAX_EARLIER + 3))
-    assert visit.roll["earlier"] == bounds.MAX_EARLIER
+    assert visit.shown.roll["earlier"] == bounds.MAX_EARLIER
     for _ in range(bounds.MAX_EARLIER):
         visit.browse(-1)
     assert seeds(visit) == [2]
@@ -167,10 +168,10 @@ def test_music_that_is_gone_on_from_is_kept_however_old_it_is() -> None:
 
 def test_of_long_music_less_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     visit = composed(1)
-    monkeypatch.setattr(bounds, "MAX_EARLIER_NOTES", 2 * len(visit.takes[0].notes))
+    monkeypatch.setattr(bounds, "MAX_EARLIER_NOTES", 2 * len(visit.shown.takes[0].notes))
     for seed in (2, 3, 4):
         steps(visit, Wish(5.0, seed=seed))
-    assert visit.roll["earlier"] == 2
+    assert visit.shown.roll["earlier"] == 2
     assert [visit.browse(-1)["takes"][0]["seed"] for _ in range(2)] == [3, 2]
 
 
@@ -190,7 +191,7 @@ def test_a_page_that_sends_nonsense_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(gr, "Warning", told.append)
     visit = composed(1, 2)
     payload: Any = FIRST | {"direction": "x"}
-    assert Desk(PIANIST).browse(visit, payload)[0] is visit.roll
+    assert Desk(PIANIST).browse(visit, payload)[0] is visit.shown.roll
     assert told == ["The part to continue did not arrive; load the page again."]
 
 
@@ -201,7 +202,7 @@ def test_music_that_gave_way_to_another_prompt_is_kept_as_far_as_it_came() -> No
         last = next(composing)
     visit.show_prompt(None, "From nothing")
     *_, shown = composing
-    assert (shown["name"], shown["earlier"], visit.takes) == ("From nothing", 1, [])
+    assert (shown["name"], shown["earlier"], visit.shown.takes) == ("From nothing", 1, ())
     back = visit.browse(-1)
     assert (back["name"], back["state"], seeds(visit)) == ("Scale", "done", [4])
     assert back["takes"][0]["notes"].startswith(last["takes"][0]["notes"])
@@ -219,8 +220,8 @@ def test_what_is_saved_is_what_was_shown_when_the_button_was_pressed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk, visit = Desk(PIANIST), composed(1)
-    pressed = FIRST | {"version": visit.roll["version"]}
-    visit.show_prompt(visit.prompt, "Other")
+    pressed = FIRST | {"version": visit.shown.roll["version"]}
+    visit.show_prompt(visit.shown.prompt, "Other")
     steps(visit, Wish(5.0, seed=2))
     saved = desk.save(".mid", visit, pressed)
     assert saved is not None
@@ -246,12 +247,12 @@ def test_what_waited_in_line_is_not_composed_from_other_music(
 ) -> None:
     monkeypatch.setattr(gr, "Warning", str)
     desk, visit = Desk(PIANIST), composed(1)
-    pressed = FIRST | {"version": visit.roll["version"], "start": 2.0, "end": 6.0}
+    pressed = FIRST | {"version": visit.shown.roll["version"], "start": 2.0, "end": 6.0}
     steps(visit, Wish(5.0, seed=2))
     [(shown, *_)] = getattr(desk, verb)(visit, pressed, *values_of(seconds=5.0))
     assert shown["status"] == CHANGED
     assert seeds(visit) == [2]
-    pressed |= {"version": visit.roll["version"]}
+    pressed |= {"version": visit.shown.roll["version"]}
     *_, (shown, *_) = getattr(desk, verb)(visit, pressed, *values_of(seconds=5.0))
     assert (shown["state"], shown["earlier"]) == ("done", 2)
 

@@ -34,16 +34,16 @@ def test_it_is_told_what_the_new_notes_of_a_take_share_with_the_training_music(
     desk, visit = Desk(pianist), Visit()
     visit.show_prompt(piece_from_notes(known), "Known")
     assert desk.newness.is_known
-    visit.takes = [Take("take-1", known, {}, first) for first in (0.0, 40.0)]
+    visit.change(takes=tuple(Take("take-1", known, {}, first) for first in (0.0, 40.0)))
     told = desk.compare(visit)
-    assert told["version"] == visit.roll["version"]
+    assert told["version"] == visit.shown.roll["version"]
     whole, new = told["lines"]
     assert (
         "notes in a row are as in waltz; of 30-second passages of other music, 2.2 % share" in whole
     )
     assert new == "Too short to tell whether it is new: 10 notes, where 24 in a row are looked for."
     others = make_notes([(0.5 * i, 0.5 * i + 0.4, 40 + 7 * i % 41, 64) for i in range(24)])
-    visit.takes = [Take("take-1", others, {}, 0.0)]
+    visit.change(takes=(Take("take-1", others, {}, 0.0),))
     none = "No run of 24 notes is in the training music: it counts as new."
     assert desk.compare(visit)["lines"] == [none]
 

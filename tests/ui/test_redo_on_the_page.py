@@ -28,7 +28,7 @@ def test_a_part_of_the_prompt_is_composed_anew_in_several_ways() -> None:
     assert [take["label"] for take in last["takes"]] == ["Before", "1", "2", "3"]
     assert (last["state"], last["seam"], last["until"], last["tab"]) == ("done", 2.0, 4.0, 2)
     assert plain(last)
-    before, *ways = visit.takes
+    before, *ways = visit.shown.takes
     assert before.notes.tobytes() == SCALE.tobytes()
     outside = [note for note in SCALE.tolist() if not 2.0 <= note[0] < 4.0]
     for take, shown in zip(ways, last["takes"][1:], strict=True):
@@ -37,16 +37,16 @@ def test_a_part_of_the_prompt_is_composed_anew_in_several_ways() -> None:
         assert count(shown["kept"]) == len(outside)
         assert count(shown["notes"]) == take.is_new.sum() > 0
     # the last candidate fits best
-    assert [take.settings.get("seed") for take in visit.takes] == [None, 12, 11, 10]
+    assert [take.settings.get("seed") for take in visit.shown.takes] == [None, 12, 11, 10]
 
 
 def test_a_part_of_a_take_is_composed_anew_and_both_can_be_taken_away() -> None:
     desk, visit = Desk(PIANIST), visitor()
     steps(visit, Wish(5.0, 2, seed=7))
-    second = visit.takes[1]
+    second = visit.shown.takes[1]
     part = {"start": 9.0, "end": 11.0, "take": 1, "tab": 2, "candidates": 2}
     redone(visit, part, seed="1")
-    assert visit.takes[0].notes is second.notes
+    assert visit.shown.takes[0].notes is second.notes
     names = [Path(desk.save(".mid", visit, FIRST | {"take": i}) or "").name for i in range(3)]
     assert names == [
         "scale-before-seed-8.mid",
@@ -67,24 +67,24 @@ def test_stop_says_what_stays() -> None:
 def test_a_redo_that_is_stopped_leaves_all_as_it_was() -> None:
     visit = visitor()
     steps(visit, Wish(5.0, seed=7))
-    takes, roll = visit.takes, visit.roll
+    takes, roll = visit.shown.takes, visit.shown.roll
     watched = visits.redo(visit, PIANIST, Wish(variations=2), 0, (1.0, 9.0), every_seconds=0)
     assert next(watched)["state"] == "redoing"
     visit.stop_asked = True
     assert list(watched)[-1] == roll | {"status": visits.UNTOUCHED}
-    assert visit.takes is takes
+    assert visit.shown.takes is takes
 
 
 def test_a_redo_can_be_stopped_before_its_candidates_are_compared() -> None:
     visit = visitor()
     steps(visit, Wish(5.0, seed=7))
-    takes, roll, composed = visit.takes, visit.roll, False
+    takes, roll, composed = visit.shown.takes, visit.shown.roll, False
     for value in visits.redo(visit, PIANIST, Wish(variations=2), 0, (1.0, 9.0)):
         composed = composed or value["status"].startswith("Composed; finding out")
         visit.stop_asked = composed
     assert composed
     assert value == roll | {"status": visits.UNTOUCHED}
-    assert visit.takes is takes
+    assert visit.shown.takes is takes
 
 
 @pytest.mark.parametrize("meanwhile", ["stopped", "another prompt"])
@@ -102,11 +102,11 @@ def test_what_happens_while_candidates_are_compared_counts(
         return honest(self)
 
     monkeypatch.setattr(Redoing, "redone", redone)
-    takes = visit.takes if meanwhile == "stopped" else []
+    takes = visit.shown.takes if meanwhile == "stopped" else ()
     *_, last = visits.redo(visit, PIANIST, Wish(variations=2), 0, (1.0, 9.0))
-    assert last is visit.roll
+    assert last is visit.shown.roll
     assert last["state"] == ("done" if meanwhile == "stopped" else "empty")
-    assert visit.takes == takes
+    assert visit.shown.takes == takes
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_part_that_cannot_be_redone_is_answered_with_a_sentence(
     *_, last = redone(visit, MARKED | change)
     assert sentence in last["status"]
     assert told == [last["status"]]
-    assert visit.takes == []
+    assert visit.shown.takes == ()
 
 
 def test_the_likeliest_of_several_takes_is_told() -> None:

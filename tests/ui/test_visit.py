@@ -22,7 +22,7 @@ from music_gpt.ui.visit import Visit, Wish
 
 def test_what_the_browser_gets_is_plain() -> None:
     visit = visitor()
-    assert plain(visit.roll)
+    assert plain(visit.shown.roll)
     assert all(plain(value) for value in steps(visit, Wish(5.0, 2)))
 
 
@@ -37,8 +37,8 @@ def test_a_finished_take_is_what_was_shown() -> None:
     visit = visitor()
     last = steps(visit, Wish(5.0, 2, seed=3))[-1]
     assert last["state"] == "done"
-    assert [take.settings["seed"] for take in visit.takes] == [3, 4]
-    for shown, take in zip(last["takes"], visit.takes, strict=True):
+    assert [take.settings["seed"] for take in visit.shown.takes] == [3, 4]
+    for shown, take in zip(last["takes"], visit.shown.takes, strict=True):
         assert shown["open"] == ""
         assert count(shown["kept"]) == len(SCALE)
         assert count(shown["kept"]) + count(shown["notes"]) == len(take.notes)
@@ -48,7 +48,7 @@ def test_only_the_part_between_the_handles_is_continued() -> None:
     visit = visitor()
     values = list(visits.compose(visit, PIANIST, Wish(5.0), 2.0, 4.0))
     assert values[-1]["seam"] == 2.0
-    assert list(visit.takes[0].notes["pitch"][:4]) == [64, 65, 66, 67]
+    assert list(visit.shown.takes[0].notes["pitch"][:4]) == [64, 65, 66, 67]
 
 
 def test_what_was_composed_stays_when_the_visitor_leaves() -> None:
@@ -57,8 +57,8 @@ def test_what_was_composed_stays_when_the_visitor_leaves() -> None:
     for _ in range(9):
         next(composing)
     composing.close()
-    assert len(SCALE) < len(visit.takes[0].notes) < 60
-    assert visit.roll["state"] == "done"
+    assert len(SCALE) < len(visit.shown.takes[0].notes) < 60
+    assert visit.shown.roll["state"] == "done"
 
 
 def test_stop_ends_at_the_next_note_and_keeps_the_music() -> None:
@@ -69,7 +69,7 @@ def test_stop_ends_at_the_next_note_and_keeps_the_music() -> None:
         visit.stop_asked = len(values) >= 5
     assert len(values) < 10
     assert values[-1]["state"] == "done"
-    assert len(visit.takes) == 1
+    assert len(visit.shown.takes) == 1
 
 
 def test_a_new_prompt_is_not_overwritten_by_the_old_composition() -> None:
@@ -79,7 +79,7 @@ def test_a_new_prompt_is_not_overwritten_by_the_old_composition() -> None:
         next(composing)
     shown = visit.show_prompt(piece_from_notes(SCALE[:4]), "Other")
     assert list(composing)[-1] == shown | {"earlier": 1}
-    assert visit.takes == []
+    assert visit.shown.takes == ()
 
 
 @pytest.mark.parametrize(
