@@ -39,8 +39,8 @@ from music_gpt.config.sampling import ENGINES
 from music_gpt.errors import InputError
 from music_gpt.generation.decoding import Drawn
 from music_gpt.metrics.continuations import (
+    CEILING_SEED,
     CLOSE_SECONDS,
-    MORE,
     TAKES,
     Passage,
     passages,
@@ -309,7 +309,7 @@ def main() -> None:
     except InputError as error:
         print(error, file=sys.stderr)
         index = None
-    more = passages(split, args.n, args.seconds, seed=MORE)
+    more = passages(split, args.n, args.seconds, seed=CEILING_SEED)
     print(report(real, composed, args.seconds, more=more, index=index).table())
     if args.long:
         seconds, out = args.minutes * MINUTE, out / "long"

@@ -5,7 +5,7 @@
 For every setting the same prompts are continued with the same seeds, and the statistics of the new
 music are compared with those of real passages, as `music-gpt evaluate --samples` does: overlap 1 is
 the same distribution of distances, 0 is nothing in common. The first row compares real
-passages with as many of other pieces: the ceiling.
+passages with others, from other pieces: the ceiling.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 TOLD = ("notes_per_second", "note_length", "polyphony", "repetition")
 
-REAL = "real passages and as many of other pieces"
+REAL = "real passages and others, from other pieces"
 
 
 def show(

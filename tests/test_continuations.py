@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,6 +115,29 @@ def test_music_that_is_the_real_one_agrees_as_the_real_one_does(tokens: Path) ->
     assert other.agreement["note_length"].overlap < 0.2 < same.agreement["note_length"].overlap
     assert other.ceiling == same.ceiling
     assert other.composed["note_length"] == pytest.approx(same.composed["note_length"] / 4)
+
+
+def test_the_ceiling_compares_as_many_real_passages_as_takes() -> None:
+    real = [Passage(i, PIECES[0], melody(100 + i, 60)) for i in range(24)]
+    few = [melody(200 + i, 60) for i in range(8)]
+    cut_short = report(real, few, 18.0, more=MORE_REAL)
+    assert cut_short.ceiling == report(real[:8], few, 18.0, more=MORE_REAL[:8]).ceiling
+    assert cut_short.ceiling != report(real, few * 3, 18.0, more=MORE_REAL).ceiling
+
+
+def test_the_ceiling_is_of_passages_beside_those_that_are_continued(
+    pianist: Pianist, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[bytes] = []
+
+    def watched(real: list[Passage], composed: list[Notes], *rest: object, **options: Any) -> Any:
+        drawn.extend(place.real.tobytes() for place in [*real, *options["more"]])
+        return report(real, composed, *rest, **options)
+
+    monkeypatch.setattr(continuations, "report", watched)
+    sample(pianist, split, 8, 1.0)
+    assert len(drawn) == 16
+    assert len(set(drawn)) > 12
 
 
 def test_the_halves_share_no_piece() -> None:

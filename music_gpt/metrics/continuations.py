@@ -44,8 +44,8 @@ UNHEARD_SHARES = {CERTAIN_NOTES: 0.022, TELLING_NOTES: 0.0}
 """Notes in a row -> which share of music outside the training split has as many that are in it: of
 1,000 real passages of 30 seconds from the test split (docs/sampling.md). On an earlier split it was
 3 % and 0.1 % of 1,600, nearly all from versions of a training piece."""
-MORE = 1
-"""Seed of the real passages that are only used for the ceiling."""
+CEILING_SEED = 1
+"""Of the real passages that are only used for the ceiling."""
 _HALF_FRAME = 0.5 / FRAMES_PER_SECOND
 
 
@@ -150,7 +150,7 @@ class SampleReport:
     agreement: dict[str, Agreement]
     """Of the continuations with the real passages."""
     ceiling: dict[str, Agreement]
-    """Of real passages with as many of other pieces."""
+    """Of real passages with others from other pieces, as many on either side as takes."""
     loops: dict[str, dict[str, float]]
     """Of the `composed` and of the `real` passages, how many repeat themselves: `loops.KINDS`."""
     originality: dict[str, Any]
@@ -195,8 +195,8 @@ class SampleReport:
         """For people: a line for each statistic; `to_dict` has all."""
         lines = [
             f"{self.n_samples} continuations of {self.n_prompts} prompts, {self.seconds:g} s each, "
-            "and real passages; agreement 1 is the same distribution, and the ceiling is what real "
-            "passages reach with as many of other pieces",
+            "and real passages; agreement 1 is the same distribution, and the ceiling is how "
+            "far as many real passages agree with others, from other pieces",
             f"{'':24}{'real':>9}{'composed':>10}{'agreement':>11}{'ceiling':>9}",
         ]
         for name, found in self.agreement.items():
@@ -260,7 +260,7 @@ def sample(
     """
     require_samples(split, n, seconds)
     real = passages(split, n, seconds)
-    prompts, more = real[::TAKES], passages(split, n, seconds, seed=MORE)
+    prompts, more = real[::TAKES], passages(split, n, seconds, seed=CEILING_SEED)
     composed, interrupted = list[Notes](), False
     bar = tqdm(total=n, desc="compose", unit="take", file=sys.stderr, disable=not progress)
     try:
@@ -293,12 +293,12 @@ def report(
 ) -> SampleReport:
     """Compare continuations, `TAKES` of a prompt, with real passages of the same length.
 
-    more: as many other real passages, which are only used for the ceiling.
+    more: other real passages, which are only used for the ceiling.
     """
     of_real, of_more = (
         [statistics(place.real, seconds) for place in places] for places in (real, more)
     )
-    of_composed = [statistics(notes, seconds) for notes in composed]
+    of_composed, n = [statistics(notes, seconds) for notes in composed], len(composed)
     return SampleReport(
         seconds=seconds,
         n_prompts=math.ceil(len(composed) / TAKES),
@@ -306,7 +306,7 @@ def report(
         real=means(of_real),
         composed=means(of_composed),
         agreement=compare(of_real, of_composed),
-        ceiling=compare(*_halves([*real, *more], [*of_real, *of_more])),
+        ceiling=compare(*_halves([*real[:n], *more[:n]], [*of_real[:n], *of_more[:n]])),
         loops={"composed": _loop_rates(composed), "real": _loop_rates([p.real for p in real])},
         originality={} if index is None else _originality(index, real, composed),
         interrupted=interrupted,

@@ -11,8 +11,10 @@ DEFAULT_PROMPT_SECONDS = 40.0
 MAX_EARLIER = 8
 """Earlier compositions that a visitor can go back to."""
 MAX_EARLIER_NOTES = 1_000_000
-"""Most notes in all of them together: in memory a note takes some 40 bytes."""
-MAX_VISITS, MAX_VISITS_BYTES = 64, 400_000_000
+"""Most notes in all of them together."""
+BYTES_OF_NOTE = 60
+"""About what a note takes in memory: 24 in an array, and the text that the roll is given."""
+MAX_KEPT_VISITS, MAX_KEPT_BYTES = 64, 400_000_000
 """Visits that are kept for those who load their page again, and about what they take in memory."""
 COMPOSERS = 2
 """Visitors whose music is composed at the same time; the others wait in a line."""

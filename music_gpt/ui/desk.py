@@ -1,7 +1,7 @@
 """A click of one visitor -> what the page shows next: the handlers behind the page.
 
-Everything that belongs to a visitor is in the `Visit` that is handed in; a `Desk` holds only what
-all of them share and nobody changes: the pianist, the shipped examples, a folder for files.
+Everything that belongs to a visitor is in the `Visit` that is handed in; a `Desk` holds what all of
+them share: the pianist, the shipped examples, a folder for files and the visits that were left.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from music_gpt.ui.visit import Visit, Wish
 
 PROMPTS = Path(__file__).parent.parent / "prompts"
 NOTHING = "nothing"
+DIRECTIONS = {"earlier": -1, "later": 1, "": 0}
 LIMITS = MidiLimits(max_bytes=bounds.MAX_FILE_BYTES, max_notes=bounds.MAX_NOTES, max_seconds=7200.0)
-CHANGED = "Other music is shown by now; press the button again to go on from it."
 Steps = Generator[RollValue, None, None]
 """What the roll shows while music is composed."""
 
@@ -79,19 +79,17 @@ class Desk:
         self.choose(visit, next(iter(self.examples), NOTHING))
         return visit
 
-    def come_in(self, visit: Visit, key: Any) -> tuple[Any, ...]:
-        """The visit, and all that is shown, for a page that was loaded and may have a `key`.
+    def come_in(self, visit: Visit, known: Any) -> tuple[Any, ...]:
+        """A page was loaded: the visit and a key to it; where one is `known`, all that it showed.
 
-        A new visit stays as it is, but is set: Gradio forgets, some time after somebody left, only
-        what was set. The roll gets the key for the next time.
+        The visit is set, because Gradio forgets, some time after somebody left, only what was set.
         """
-        known = self._cloakroom.hand_out(key)
-        visit = known or visit
-        told = visit.shown.roll | {"key": self._cloakroom.hand_in(visit)}
-        chosen = (gr.skip(), gr.skip())
-        if known:
-            chosen = gr.update(value=visit.shown.source.example), tracks_of(visit.shown.source)
-        return visit, told, *chosen, *idle(visit)
+        key = known.get("key") if isinstance(known, dict) else None
+        left, shown = self._cloakroom.hand_out(key), (gr.skip(),) * 3
+        if left is not None:
+            value, source = visit.take_over(left), visit.shown.source
+            shown = value, gr.update(value=source.example), tracks_of(source)
+        return visit, {"key": self._cloakroom.hand_in(visit)}, *shown, *idle(visit)
 
     def choose(self, visit: Visit, key: str | None) -> tuple[RollValue, Any]:
         """Show an example, or an empty sheet: the roll, and no tracks to choose from."""
@@ -140,6 +138,7 @@ class Desk:
             return visits.compose(visit, self._pianist, wish, part.start, part.end)
 
         yield from show(visit, selection, values, steps, STOP_COMPOSING)
+        self._cloakroom.tidy()
 
     def redo(self, visit: Visit, selection: Any, *values: Any) -> Iterator[tuple[Any, ...]]:
         """The same for a marked part of what is shown, which is composed anew."""
@@ -151,6 +150,7 @@ class Desk:
             return visits.redo(visit, self._pianist, wish, take, stretch)
 
         yield from show(visit, selection, values, steps, STOP_REDOING)
+        self._cloakroom.tidy()
 
     def browse(self, visit: Visit, selection: Any) -> tuple[Any, ...]:
         """Show the music before or after, or a take as a prompt.
@@ -160,11 +160,11 @@ class Desk:
         source = visit.shown.source
         try:
             asked = read_selection(selection)
-            if asked.direction:
-                value = visit.browse(asked.direction)
-            else:
+            if asked.wants == "continue":
                 check_shown(visit, asked)
                 value = visit.show_take(asked.take)
+            else:
+                value = visit.browse(DIRECTIONS[asked.wants])
         except InputError as error:
             notice(error)
             value = visit.shown.roll
@@ -191,11 +191,10 @@ class Desk:
         """The take that is shown as a file of this kind, or all takes as `.zip`."""
         try:
             chosen = read_selection(selection)
-            music, take = visit.seen(chosen.version), chosen.take  # it may wait its turn
-            if take >= len(music.takes):
-                raise InputError("There is nothing to save yet; press Compose first.")
+            music = visit.seen(chosen.version)  # it may wait its turn
+            take = music.take(chosen.take)
             if suffix != ".zip":
-                return str(write_take(self._shelf, music, music.takes[take], suffix))
+                return str(write_take(self._shelf, music, take, suffix))
             path, told = write_all(self._shelf, music)
             tell(told)
             return str(path)
@@ -283,7 +282,7 @@ def show(
 def check_shown(visit: Visit, asked: Selection) -> None:
     """Raise `InputError` where other music is shown by now than when something was asked."""
     if asked.version not in (None, visit.shown.roll["version"]):
-        raise InputError(CHANGED)
+        raise InputError(visits.CHANGED)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ class RollHandles extends RollDrawing {
     this.redoNode.setAttribute("aria-pressed", String(this.marking));
     this.redoNode.textContent = this.marking ? "Cancel" : "Redo a part";
     this.redoNode.disabled = whole < MIN_PART || ["composing", "redoing"].includes(this.value.state);
-    this.onNode.hidden = !this.tab || this.marking || this.busy;
+    this.continueNode.hidden = !this.tab || this.marking || this.busy;
     this.markNode.hidden = !this.marking;
     this.seedNode.hidden = this.marking;
     this.pointNode.hidden = !shown || this.marking;

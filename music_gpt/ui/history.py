@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from music_gpt.errors import InputError
 from music_gpt.ui import bounds
 from music_gpt.ui.roll_value import RollValue, Take
 
 if TYPE_CHECKING:
     from music_gpt.midi.piece import Piece
-
-BYTES_OF_NOTE = 60
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,20 @@ class Snapshot:
         """Notes of all takes together."""
         return sum(len(take.notes) for take in self.takes)
 
+    def take(self, number: int) -> Take:
+        """A take by its number from 0; raises `InputError` where there is none of that number."""
+        if number >= len(self.takes):
+            raise InputError("There is no such take yet; press Compose first.")
+        return self.takes[number]
+
     @property
-    def n_bytes(self) -> int:
-        """About what it takes in memory: its notes, their texts for the roll, and its file."""
-        n_notes = self.n_notes + (0 if self.prompt is None else self.prompt.n_notes)
-        return n_notes * BYTES_OF_NOTE + len(self.source.file)
+    def sizes(self) -> dict[int, int]:
+        """About the bytes in memory of each thing in it, which others may hold, too: by `id`."""
+        notes = {id(take): len(take.notes) for take in self.takes}
+        if self.prompt is not None:
+            notes[id(self.prompt)] = self.prompt.n_notes
+        sizes = {thing: n_notes * bounds.BYTES_OF_NOTE for thing, n_notes in notes.items()}
+        return sizes | {id(self.source.file): len(self.source.file)}
 
 
 @dataclass
@@ -65,6 +73,10 @@ class History:
         """What the roll is told: how many there are before and after what is shown."""
         return {"earlier": len(self.earlier), "later": len(self.later)}
 
+    def whole(self, shown: Snapshot) -> list[Snapshot]:
+        """All there is, with what is shown in its place."""
+        return [*self.earlier, shown, *self.later]
+
     def copy(self) -> History:
         """One with the same music, which goes its own way."""
         return History(list(self.earlier), list(self.later))
@@ -74,8 +86,7 @@ class History:
 
         Only the latest are kept, and no prompt from which nothing was composed.
         """
-        snapshots = [*self.earlier, shown, *self.later]
-        self.earlier = latest([each for each in snapshots if each.takes], shown)
+        self.earlier = latest([each for each in self.whole(shown) if each.takes], shown)
         self.later = []
 
     def keep_earlier(self, left: Snapshot) -> None:

@@ -39,7 +39,7 @@ from music_gpt.ui.saving import KINDS
 from music_gpt.ui.theme import theme
 
 HOUR, WEEK = 3600, 7 * 24 * 3600
-PATIENCE_SECONDS = 1
+CLOSING_SECONDS = 1
 """How long open connections may take to end when the page is closed."""
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 ONE_SOUND: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "sound"}
@@ -49,13 +49,15 @@ STYLES = ("page.css", "prompt.css", "wish.css", "actions.css")
 """The page, and the parts of it from top to bottom."""
 FILE_FIELD = "#midi-file input[type=file]"
 
-KEEP = """(roll) => {
-  try { sessionStorage.setItem("music-gpt", roll.key); } catch { /* none is kept */ }
+# a tab of the browser keeps the key of its visit, as long as it is open; some browsers keep nothing
+KEEP = """({ key }) => {
+  try { sessionStorage.setItem("music-gpt", key); } catch { return; }
 }"""
 KNOWN = """(visit) => {
-  try { return [visit, sessionStorage.getItem("music-gpt")]; } catch { return [visit, null]; }
+  let key = null;
+  try { key = sessionStorage.getItem("music-gpt"); } catch { /* it is a new visit */ }
+  return [visit, { key }];
 }"""
-"""A tab of the browser keeps the key of its visit, as long as it is open."""
 ROLL = 'document.querySelector("#roll .mg-roll").musicGptRoll'
 MADE = f"() => {ROLL}.made()"
 SAVE = f"(file) => {ROLL}.save(file)"
@@ -167,6 +169,7 @@ def roll_card(desk: Desk) -> Widgets:
         redo = gr.Button("Compose this part anew", variant="primary", elem_id="redo")
         stop = gr.Button(STOP_COMPOSING, visible=False, elem_id="stop")
         saves = [gr.Button(word, interactive=False, elem_classes="save") for word in KINDS]
+    # Gradio counts from when the page was loaded
     return Widgets(gr.State(first, time_to_live=WEEK), roll, go, redo, stop, saves)
 
 
@@ -215,14 +218,15 @@ def wire_arrival(
 ) -> None:
     """A page that is loaded again shows the music that it had."""
     roll, *buttons = widgets.shown
+    key = gr.JSON(visible=False)
     loaded = page.load(
         desk.come_in,
-        [widgets.visit, roll],
-        [widgets.visit, roll, example, tracks, *buttons],
+        [widgets.visit, key],
+        [widgets.visit, key, roll, example, tracks, *buttons],
         js=KNOWN,
         **PRIVATE,
     )
-    loaded.success(None, roll, js=KEEP, **PRIVATE)
+    loaded.success(None, key, js=KEEP, **PRIVATE)
     compare(desk, widgets, loaded)
 
 
@@ -399,5 +403,5 @@ def close(page: gr.Blocks) -> None:
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it tells who is cut off
     server = getattr(page, "server", None)  # none where the page could not be served
     if server is not None:
-        server.config.timeout_graceful_shutdown = PATIENCE_SECONDS
+        server.config.timeout_graceful_shutdown = CLOSING_SECONDS
     page.close(verbose=False)

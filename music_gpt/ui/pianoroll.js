@@ -29,7 +29,7 @@ class PianoRoll extends RollHandles {
   constructor(element, props, send) {
     super(props);
     this.send = send; // asks the server for other music:
-    this.direction = 0; // that before (-1) or after (1), or else the take that is shown, as a prompt
+    this.wants = ""; // the earlier, the later, or to continue the take that is shown
     this.root = element.querySelector(".mg-roll");
     this.told = []; // what each take shares with the training music
     this.tab = 0; // 0 is the prompt, 1 and up are the takes
@@ -60,7 +60,7 @@ class PianoRoll extends RollHandles {
         take: this.take,
         tab: this.tab,
         candidates: this.candidates,
-        direction: this.direction,
+        wants: this.wants,
       }),
       expect: () => this.expect(),
       making: () => (this.statusNode.textContent = "Making the file …"),
@@ -106,7 +106,7 @@ class PianoRoll extends RollHandles {
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
     for (const name of ["seed", "spoken", "point", "seconds", "here", "shared", "kept"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
-    for (const name of ["on", "history", "earlier", "later", "place"])
+    for (const name of ["continue", "history", "earlier", "later", "place"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
     for (const name of ["redo", "mark", "first", "last", "ways"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
@@ -187,9 +187,9 @@ class PianoRoll extends RollHandles {
     this.showPlace();
     this.showTabs();
     this.showTransport();
-    const pressed = document.activeElement === this.onNode;
+    const focused = document.activeElement === this.continueNode;
     this.showHandles();
-    if (pressed && this.onNode.hidden) this.toNode.focus({ preventScroll: true }); // it goes on there
+    if (focused && this.continueNode.hidden) this.toNode.focus({ preventScroll: true }); // it goes on there
     this.dirty = true;
   }
 
@@ -199,16 +199,13 @@ class PianoRoll extends RollHandles {
     this.historyNode.hidden = !(earlier + later);
     this.earlierNode.setAttribute("aria-disabled", String(this.busy || !earlier));
     this.laterNode.setAttribute("aria-disabled", String(this.busy || !later));
+    this.continueNode.setAttribute("aria-disabled", String(this.busy));
     this.placeNode.textContent = `${earlier + 1} / ${earlier + 1 + later}`;
   }
 
-  browse(node, direction) {
+  ask(node, wants) {
     if (node.getAttribute("aria-disabled") === "true") return;
-    this.ask(direction);
-  }
-
-  ask(direction) {
-    this.direction = direction;
+    this.wants = wants;
     this.send();
   }
 
@@ -376,9 +373,9 @@ class PianoRoll extends RollHandles {
     this.backNode.addEventListener("click", () => this.player.seek(0));
     this.outNode.addEventListener("click", () => this.zoom(2));
     this.inNode.addEventListener("click", () => this.zoom(0.5));
-    this.earlierNode.addEventListener("click", () => this.browse(this.earlierNode, -1));
-    this.laterNode.addEventListener("click", () => this.browse(this.laterNode, 1));
-    this.onNode.addEventListener("click", () => this.busy || this.ask(0));
+    this.earlierNode.addEventListener("click", () => this.ask(this.earlierNode, "earlier"));
+    this.laterNode.addEventListener("click", () => this.ask(this.laterNode, "later"));
+    this.continueNode.addEventListener("click", () => this.ask(this.continueNode, "continue"));
     this.tabsNode.addEventListener("scroll", () => this.fadeTabs());
     this.listenSurface();
     this.listenHandles();

@@ -27,6 +27,7 @@ BANK = HERE.parent / "piano_bank"
 SCRIPTS = ("player.js", "drawing.js", "handles.js", "pianoroll.js")
 """In the order in which each knows those before it."""
 STYLES = ("pianoroll.css", "transport.css")
+WANTS = ("", "earlier", "later", "continue")
 LOST = "The part to continue did not arrive; load the page again."
 START = """
 const roll = new PianoRoll(element, props, () => trigger("input"));
@@ -45,9 +46,8 @@ class Selection:
     """Whether the prompt is shown, and no take."""
     candidates: Any = CANDIDATES
     """In how many ways the part shall be composed anew, as it was typed."""
-    direction: int = 0
-    """Which arrow was pressed: -1 for the music before, 1 for that after it; 0 where the take that
-    is shown shall be the prompt."""
+    wants: str = ""
+    """Other music: `earlier`, `later`, or `continue` where the take shall be the prompt."""
     version: int | None = None
     """Which music was shown when it was sent; None for what is shown now."""
 
@@ -77,18 +77,19 @@ def read_selection(payload: Any) -> Selection:
     Whether there is such a part is for those to say who compose it.
 
     >>> read_selection({"start": 0, "end": 12.5, "take": 0})
-    Selection(start=0.0, end=12.5, take=0, of_prompt=False, candidates=8, direction=0, version=None)
+    Selection(start=0.0, end=12.5, take=0, of_prompt=False, candidates=8, wants='', version=None)
     """
     try:
         start, end = float(payload["start"]), float(payload["end"])
         take, candidates = int(payload["take"]), payload.get("candidates", CANDIDATES)
-        direction, version = int(payload.get("direction", 0)), payload.get("version")
+        wants, version = payload.get("wants", ""), payload.get("version")
     except (TypeError, KeyError, ValueError, OverflowError, AttributeError):
         raise InputError(LOST) from None
     is_number = math.isfinite(start) and math.isfinite(end) and take >= 0
-    if not (is_number and (version is None or isinstance(version, int))):
+    is_known = wants in WANTS and (version is None or isinstance(version, int))
+    if not (is_number and is_known):
         raise InputError(LOST)
-    return Selection(start, end, take, payload.get("tab", 1) == 0, candidates, direction, version)
+    return Selection(start, end, take, payload.get("tab", 1) == 0, candidates, wants, version)
 
 
 @cache

@@ -24,6 +24,16 @@ RollValue = dict[str, Any]
 """Numbers and strings only, because numpy floats reach the browser as strings. Notes are text that
 only grows, so each update sends nothing but what is new."""
 
+NO_TAKES: RollValue = {
+    "seam": 0.0,
+    "until": 0.0,
+    "front": 0.0,
+    "asked": 0.0,
+    "takes": [],
+    "tab": 0,
+    "status": "",
+}
+
 
 @dataclass(frozen=True)
 class Take:
@@ -96,14 +106,14 @@ def prompt_value(prompt: Piece | None, name: str, detail: str) -> RollValue:
         "start": round(max(0.0, seconds - reach), 3),
         "end": round(seconds, 3),
         "reach": reach,
-        "seam": 0.0,
-        "until": 0.0,
-        "front": 0.0,
-        "asked": 0.0,
-        "takes": [],
-        "tab": 0,
-        "status": "",
+        **NO_TAKES,
     }
+
+
+def without_takes(roll: RollValue) -> RollValue:
+    """The prompt in a value of the roll, before anything is composed from it."""
+    state = "prompt" if roll["prompt"] else "empty"
+    return roll | {"version": fresh_version(), "state": state, **NO_TAKES}
 
 
 def redone_value(takes: Sequence[Take]) -> RollValue:

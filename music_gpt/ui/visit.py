@@ -1,7 +1,7 @@
 """One visitor's wishes -> what the piano roll shows: the prompt, and the takes as they grow.
 
-A `Visit` belongs to one open page and nothing here is shared between two of them. This module
-knows the pianist and notes, but neither Gradio nor the browser.
+A `Visit` belongs to one open page; what two of them share is never changed. This module knows the
+pianist and notes, but neither Gradio nor the browser.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import piece_from_notes
 from music_gpt.ui import bounds
-from music_gpt.ui.history import History, Snapshot, Source
+from music_gpt.ui.history import History, Snapshot, Source, latest
 from music_gpt.ui.roll_value import (
     Growth,
     RollValue,
@@ -30,6 +30,7 @@ from music_gpt.ui.roll_value import (
     redone_value,
     silence,
     status_line,
+    without_takes,
 )
 
 if TYPE_CHECKING:
@@ -37,8 +38,11 @@ if TYPE_CHECKING:
     from music_gpt.composing.redoing import Redone
     from music_gpt.midi.piece import Piece
 
+ARRIVED = 1
+"""The turn of a visitor who has not done anything yet: the first example is shown."""
 SHOWN_SECONDS = 0.01
 """Times are shown to the hundredth."""
+CHANGED = "Other music is shown by now; press the button again to go on from it."
 UNTOUCHED = "Stopped; the part is as it was"
 
 
@@ -73,6 +77,9 @@ class Visit:
     turn: int = 0
     """Grows with each new prompt and composition; one that is no longer the last one gives up."""
 
+    composing: int = 0
+    """The turn that is composed, until it has ended; 0 before."""
+
     def change(self, **changed: Any) -> RollValue:
         """Change fields of what is shown; the roll."""
         self.shown = replace(self.shown, **changed)
@@ -83,6 +90,11 @@ class Visit:
         """What is shown, and all that one can go back or on to."""
         return [self.shown, *self.history.earlier, *self.history.later]
 
+    @property
+    def has_music(self) -> bool:
+        """Whether something was composed, or a prompt chosen that is not of the page."""
+        return any(each.takes or not each.source.example for each in self.kept)
+
     def seen(self, version: int | None) -> Snapshot:
         """The music that was shown under this version; raises `InputError` where it is gone."""
         for snapshot in self.kept:
@@ -92,11 +104,10 @@ class Visit:
 
     def browse(self, direction: int) -> RollValue:
         """Show the music before (-1) or after (1) what is shown, if there is any."""
-        shown = self.shown
-        is_whole = bool(shown.takes) or not shown.roll["takes"]  # music under way is given up
-        found = self.history.go(direction, shown if is_whole else None)
+        is_given_up = self.composing == self.turn
+        found = self.history.go(direction, None if is_given_up else self.shown)
         if found is None:
-            return shown.roll
+            return self.shown.roll
         self.shown, self.turn = found, self.turn + 1
         return self.change(roll=found.roll | self.history.place)
 
@@ -104,20 +115,32 @@ class Visit:
         self, prompt: Piece | None, name: str, detail: str = "", source: Source | None = None
     ) -> RollValue:
         """Take `prompt` (None for none) as what is to be continued."""
+        roll = prompt_value(prompt, name, detail)
         self.history.keep(self.shown)
         self.turn += 1
-        roll = prompt_value(prompt, name, detail) | self.history.place
-        self.shown = Snapshot(prompt, source or Source(), name, (), roll)
-        return roll
+        self.shown = Snapshot(prompt, source or Source(), name, (), roll | self.history.place)
+        return self.shown.roll
+
+    def take_over(self, left: Visit) -> RollValue:
+        """Show the music of a visit whose page was left, which is not changed.
+
+        What is composed there is not waited for. When something was chosen here meanwhile, this
+        stays, and the other music is earlier.
+        """
+        before = [each for each in left.history.whole(left.shown) if each.takes]
+        if self.turn > ARRIVED:
+            self.history.earlier = latest([*before, *self.history.earlier], self.shown)
+            return self.change(roll=self.shown.roll | self.history.place)
+        self.history, self.turn = left.history.copy(), self.turn + 1
+        self.shown = left.shown
+        return self.change(roll=left.shown.roll | self.history.place)
 
     def show_take(self, number: int) -> RollValue:
         """Take what was composed as what is to be continued.
 
         Raises `InputError` where there is no take of that number, and for one that is too long.
         """
-        if number >= len(self.shown.takes):
-            raise InputError("There is no take to continue yet; press Compose first.")
-        take = self.shown.takes[number]
+        take = self.shown.take(number)
         if len(take.notes) > bounds.MAX_NOTES:
             raise InputError(
                 f"This take has {len(take.notes):,} notes, and the page continues music of up to "
@@ -166,10 +189,10 @@ def compose(
     composed stays in `visit.shown`; when other music is shown meanwhile, it is earlier. Raises
     `InputError` for a part that cannot be continued.
     """
-    prompt_seconds, prompt_end_seconds = visit.part(start, end)
+    (prompt_seconds, prompt_end_seconds), before = visit.part(start, end), visit.shown
     seed = wish.seed if wish.seed is not None else secrets.randbelow(DEFAULT_SEED_LIMIT)
     composition = pianist.compose(
-        visit.shown.prompt,
+        before.prompt,
         prompt_seconds=prompt_seconds,
         prompt_end_seconds=prompt_end_seconds,
         seconds=wish.seconds,
@@ -178,15 +201,18 @@ def compose(
         end=wish.end,
         **asdict(wish.sampling),
     )
-    visit.history.keep(visit.shown)
-    visit.change(takes=())
-    visit.stop_asked = False
-    visit.turn += 1
-    turn, begun = visit.turn, visit.shown
-    told = [] if visit.shown.prompt is None else visit.shown.prompt.warnings
-    visit.warnings = [line for line in composition.warnings if line not in told]
+    if visit.shown is not before:  # the pianist took a moment to read the prompt
+        composition.close()
+        raise InputError(CHANGED)
+    visit.history.keep(before)
     part = {"start": round(start, 3), "end": round(end, 3)}  # where the handles are again
-    growth = Growth(composition, seed, visit.shown.roll | part | visit.history.place)
+    roll = without_takes(before.roll) | part | visit.history.place
+    begun = visit.shown = replace(before, takes=(), roll=roll)
+    turn = visit.turn = visit.composing = visit.turn + 1
+    visit.stop_asked = False
+    told = [] if begun.prompt is None else begun.prompt.warnings
+    visit.warnings = [line for line in composition.warnings if line not in told]
+    growth = Growth(composition, seed, roll)
     try:
         yield growth.value("composing")
         shown = time.monotonic()
@@ -199,11 +225,11 @@ def compose(
                 shown = time.monotonic()
     finally:
         composition.close()
-        takes, roll = composed_takes(composition), growth.value("done")
+        composed = replace(begun, takes=composed_takes(composition), roll=growth.value("done"))
         if visit.turn == turn:
-            visit.change(takes=takes, roll=roll)
+            visit.shown, visit.composing = composed, 0
         elif composition.seconds_composed > 0:  # other music is shown meanwhile
-            visit.history.keep_earlier(replace(begun, takes=takes, roll=roll))
+            visit.history.keep_earlier(composed)
             visit.change(roll=visit.shown.roll | visit.history.place)
     yield visit.shown.roll
 
@@ -260,10 +286,10 @@ def redo(
 
 def _to_be_redone(visit: Visit, take: int | None) -> Take:
     """The chosen take, or the whole prompt."""
-    shown = visit.shown
-    if take is not None and take < len(shown.takes):
-        return shown.takes[take]
-    return Take("prompt", silence() if shown.prompt is None else shown.prompt.sounding_notes, {}, 0)
+    prompt = visit.shown.prompt
+    if take is not None:
+        return visit.shown.take(take)
+    return Take("prompt", silence() if prompt is None else prompt.sounding_notes, {}, 0)
 
 
 def until(end: float, whole: float) -> float:

@@ -11,6 +11,11 @@ FIELD = "#midi-file input[type=file]"
 GRADIO_UPLOAD = "Method not implemented."
 """Gradio's own warning, twice for each uploaded file: its progress bar closes a stream, and the
 stream of its client can only say that it has no such method."""
+GRADIO_LEAVES = {
+    "AbortError: signal is aborted without reason",
+    "Unexpected error Connection errored out.",
+}
+"""What it says when a page is left while music is composed."""
 
 
 def box_of(locator: Locator) -> FloatRect:
@@ -27,6 +32,7 @@ class Visitor:
         self.page = page
         self.complaints: list[str] = []
         self._url = url
+        self._unheard = {GRADIO_UPLOAD}
         page.set_default_timeout(PATIENCE_MS)
         page.on("request", self._watch)
         page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
@@ -37,7 +43,8 @@ class Visitor:
             self.complaints.append(f"request to {request.url}")
 
     def _listen(self, message: Any) -> None:
-        if message.type in ("error", "warning") and message.text != GRADIO_UPLOAD:
+        told = message.text.partition("\n")[0].strip()
+        if message.type in ("error", "warning") and told not in self._unheard:
             self.complaints.append(f"console: {message.text}")
 
     def open(self) -> "Visitor":
@@ -48,11 +55,8 @@ class Visitor:
 
     def reload(self) -> None:
         """Load the page again; Gradio complains of the streams that end with the page."""
-        before = list(self.complaints)
+        self._unheard |= GRADIO_LEAVES
         self.page.reload()
-        of_streams = ("AbortError", "BodyStreamBuffer", "errored out")
-        heard = self.complaints[len(before) :]
-        self.complaints = before + [c for c in heard if not any(map(c.__contains__, of_streams))]
 
     @property
     def state(self) -> dict[str, Any]:

@@ -357,7 +357,7 @@ def test_there_is_nothing_to_take_away_before_music_is_composed(
     monkeypatch.setattr(gr, "Warning", told.append)
     for suffix in KINDS.values():
         assert Desk(PIANIST).save(suffix, visitor(), FIRST) is None
-    assert told == ["There is nothing to save yet; press Compose first."] * len(KINDS)
+    assert told == ["There is no such take yet; press Compose first."] * len(KINDS)
 
 
 def test_two_files_of_one_name_never_meet() -> None:

@@ -1,117 +1,233 @@
 """A page that is loaded again, without a browser."""
 
 import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import gradio as gr
 import pytest
-from visiting import BAND, FIRST, PIANIST, plain, steps, values_of, visitor
+from fake_pianist import FakePianist
+from visiting import BAND, FIRST, PIANIST, SCALE, plain, steps, values_of, visitor
 
+from music_gpt.midi.piece import piece_from_notes
 from music_gpt.ui import bounds, cloakroom
+from music_gpt.ui import visit as visits
 from music_gpt.ui.cloakroom import Cloakroom
 from music_gpt.ui.desk import NOTHING, Desk
-from music_gpt.ui.history import Snapshot
 from music_gpt.ui.visit import Visit, Wish
 
-VISIT, ROLL, EXAMPLE, TRACKS, COMPOSE, _, STOP, MIDI = range(8)
-"""Where things are in what a page gets that comes in."""
+VISIT, KEY, ROLL, EXAMPLE, TRACKS, COMPOSE, _, STOP, MIDI = range(9)
+"""Where things are in what a page gets that was loaded."""
+SLOW: Any = FakePianist(pace=20.0)
 
 
-def come_in(desk: Desk, key: object = None) -> tuple[Any, ...]:
-    """What a page gets that is loaded, and has this key."""
+def load(desk: Desk, key: object = None) -> tuple[Any, ...]:
+    """What a page gets that is loaded and has this key."""
     return desk.come_in(desk.arrive(), key)
+
+
+def composed(*numbers: int) -> Visit:
+    """A visitor who has composed with these seeds, one after the other."""
+    visit = visitor()
+    for seed in numbers:
+        steps(visit, Wish(5.0, seed=seed))
+    return visit
+
+
+def seeds(visit: Visit) -> list[int]:
+    return [take.settings["seed"] for take in visit.shown.takes]
 
 
 def test_a_page_that_is_loaded_again_gets_its_music_and_buttons() -> None:
     desk = Desk(PIANIST)
-    first = come_in(desk)
-    visit, key = first[VISIT], first[ROLL]["key"]
+    visit, key, *_ = load(desk)
     desk.choose(visit, NOTHING)
     for seed in (1, 2):
         list(desk.compose(visit, FIRST | {"end": 0}, *values_of(seed=str(seed))))
-    again = come_in(desk, key)
+    again = load(desk, key)
     assert plain(again[ROLL])
-    assert again[ROLL] == visit.shown.roll | {"key": again[ROLL]["key"]}
-    assert again[ROLL]["key"] != key
+    assert again[ROLL] == visit.shown.roll
     assert (again[ROLL]["earlier"], again[EXAMPLE]["value"]) == (1, NOTHING)
     assert again[TRACKS]["visible"] is False
-    assert again[COMPOSE]["visible"], again[MIDI]["interactive"]
-    assert not again[STOP]["visible"]
-    assert desk.save(".mid", again[VISIT], FIRST | {"version": visit.shown.roll["version"]})
+    assert again[KEY] != key
+    assert again[COMPOSE]["visible"] is True
+    assert again[MIDI]["interactive"] is True
+    assert again[STOP]["visible"] is False
+    saved = desk.save(".mid", again[VISIT], FIRST | {"version": visit.shown.roll["version"]})
+    assert saved is not None
+    assert Path(saved).name == "from-nothing-take-1-seed-2.mid"
 
 
-def test_the_tracks_of_a_dropped_file_are_there_again(tmp_path: Any) -> None:
+def test_the_tracks_of_a_dropped_file_are_there_again(tmp_path: Path) -> None:
     (tmp_path / "band.mid").write_bytes(BAND)
     desk = Desk(PIANIST)
-    visit, roll, *_ = come_in(desk)
+    visit, key, *_ = load(desk)
     desk.drop(visit, str(tmp_path / "band.mid"))
     desk.take_tracks(visit, [1])
-    again = come_in(desk, roll["key"])
+    again = load(desk, key)
     assert (again[EXAMPLE]["value"], again[TRACKS]["value"]) == (None, [1])
     assert len(again[TRACKS]["choices"]) == 2
     assert again[ROLL]["name"] == "band"
 
 
 def test_two_pages_with_one_key_go_their_own_ways() -> None:
-    room, visit = Cloakroom(), visitor()
+    desk = Desk(PIANIST)
+    visit, key, *_ = load(desk)
     steps(visit, Wish(5.0, seed=1))
-    copies = [room.hand_out(room.hand_in(visit)) for _ in range(2)]
-    assert copies[0] is not None
-    assert copies[1] is not None
-    steps(copies[0], Wish(5.0, seed=2))
-    steps(copies[0], Wish(5.0, seed=3))
-    copies[1].stop_asked = True
-    assert len(copies[0].history.earlier) == 2
-    assert visit.history.earlier == copies[1].history.earlier == []
+    one, other = (load(desk, key)[VISIT] for _ in range(2))
+    steps(one, Wish(5.0, seed=2))
+    steps(one, Wish(5.0, seed=3))
+    other.stop_asked = True
     assert not visit.stop_asked
-    assert [each.shown.roll["takes"][0]["seed"] for each in (visit, *copies)] == [1, 3, 1]
+    assert [len(each.history.earlier) for each in (visit, one, other)] == [0, 2, 0]
+    assert [seeds(each) for each in (visit, one, other)] == [[1], [3], [1]]
 
 
-@pytest.mark.parametrize("key", [None, "", "0" * 32, 5, [], {"key": 1}, {"value": None}])
+@pytest.mark.parametrize("key", ["", "0" * 32, 5, None, [], {}])
 def test_a_wrong_key_opens_nothing(key: object) -> None:
     desk = Desk(PIANIST)
-    come_in(desk)
-    fresh = desk.arrive()
-    visit, roll, example, tracks, *_ = desk.come_in(fresh, key)
-    assert visit is fresh
-    assert roll["name"].startswith("Gymnopédie")
-    assert "value" not in example
-    assert "choices" not in tracks
+    load(desk)
+    for told in ({"key": key}, key):
+        fresh = desk.arrive()
+        shown = fresh.shown
+        visit, given, *unchanged = desk.come_in(fresh, told)
+        assert visit is fresh
+        assert visit.shown is shown
+        assert len(given["key"]) == 32
+        assert unchanged[:3] == [gr.skip()] * 3
 
 
-def test_music_under_way_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    room, visit = Cloakroom(), visitor()
-    key = room.hand_in(visit)
-    visit.n_under_way = 1
-
-    def end() -> None:
-        steps(visit, Wish(5.0, seed=4))
-        visit.n_under_way = 0
-
-    ends = threading.Timer(0.1, end)
-    ends.start()
-    again = room.hand_out(key)
-    ends.join()
-    assert again is not None
-    assert [take.settings["seed"] for take in again.shown.takes] == [4]
-    visit.n_under_way = 1  # one that does not end is left where it is
-    monkeypatch.setattr(cloakroom, "PATIENCE_SECONDS", 0.05)
-    again = room.hand_out(key)
-    assert again is not None
-    assert again.n_under_way == 0
+def test_what_is_done_while_the_page_is_loaded_stays_and_the_rest_is_earlier() -> None:
+    desk = Desk(PIANIST)
+    visit, key, *_ = load(desk)
+    for seed in (1, 2):
+        steps(visit, Wish(5.0, seed=seed))
+    quick = desk.arrive()
+    steps(quick, Wish(5.0, seed=9))
+    again = desk.come_in(quick, key)
+    assert seeds(again[VISIT]) == [9]
+    assert (again[ROLL]["earlier"], again[ROLL]["version"]) == (2, quick.shown.roll["version"])
+    assert [quick.browse(-1)["takes"][0]["seed"] for _ in range(2)] == [2, 1]
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    room = Cloakroom()
-    monkeypatch.setattr(bounds, "MAX_VISITS", 3)
-    keys = [room.hand_in(Visit(Snapshot(roll={"version": number}))) for number in range(5)]
-    known = [room.hand_out(key) for key in keys]
-    assert [visit.shown.roll["version"] for visit in known if visit] == [2, 3, 4]
-    visit = visitor()
-    steps(visit, Wish(5.0, seed=1))
-    size = sum(snapshot.n_bytes for snapshot in visit.kept)
-    assert size > 60 * (16 + len(visit.shown.takes[0].notes)) - 1
-    monkeypatch.setattr(bounds, "MAX_VISITS_BYTES", 2 * size)
+def begin(desk: Desk, seed: int) -> tuple[Visit, Any, Iterator[Any]]:
+    """A visit with its key in which music is composed, after other music."""
+    visit, key, *_ = load(desk)
+    steps(visit, Wish(5.0, seed=seed - 1))
+    composing = desk.compose(visit, FIRST, *values_of(seconds=60.0, seed=str(seed)))
+    for _ in range(2):
+        assert next(composing)[0]["state"] == "composing"
+    return visit, key, composing
+
+
+def test_music_under_way_is_waited_for() -> None:
+    desk = Desk(SLOW)
+    _, key, composing = begin(desk, 5)
+    again: list[Any] = []
+    waits = threading.Thread(target=lambda: again.append(load(desk, key)))
+    waits.start()
+    time.sleep(0.1)
+    assert not again
+    composing.close()  # type: ignore[attr-defined]
+    waits.join(cloakroom.ENDING_SECONDS)
+    assert seeds(again[0][VISIT]) == [5]
+    assert (again[0][ROLL]["state"], again[0][ROLL]["earlier"]) == ("done", 1)
+
+
+def test_of_music_that_does_not_end_the_prompt_is_shown_and_what_was_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(gr, "Warning", told.append)
+    monkeypatch.setattr(cloakroom, "ENDING_SECONDS", 0.05)
+    desk = Desk(SLOW)
+    visit, key, composing = begin(desk, 5)
+    again = load(desk, key)
+    copy = again[VISIT]
+    assert (again[ROLL]["state"], again[ROLL]["takes"], copy.shown.takes) == ("prompt", [], ())
+    assert again[MIDI]["interactive"] is False
+    assert again[COMPOSE]["visible"] is True
+    assert desk.save(".mid", copy, FIRST) is None
+    assert told == ["There is no such take yet; press Compose first."]
+    copy.browse(-1)
+    assert seeds(copy) == [4]
+    composing.close()  # type: ignore[attr-defined]
+    assert (seeds(visit), seeds(copy)) == ([5], [4])
+
+
+def test_earlier_music_can_be_saved_while_other_music_is_composed() -> None:
+    desk = Desk(SLOW)
+    visit, _, composing = begin(desk, 5)
+    before = visit.history.earlier[-1].roll["version"]
+    saved = desk.save(".mid", visit, FIRST | {"version": before})
+    assert saved is not None
+    assert saved.endswith("take-1-seed-4.mid")
+    composing.close()  # type: ignore[attr-defined]
+
+
+def test_music_is_not_composed_from_a_prompt_that_gave_way_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    visit = composed(1)
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        visit.show_prompt(piece_from_notes(SCALE[:4]), "Other")
+        return compose(*args, **options)
+
+    compose = PIANIST.compose
+    monkeypatch.setattr(PIANIST, "compose", slowly)
+    with pytest.raises(visits.InputError, match="Other music is shown by now"):
+        steps(visit, Wish(5.0, seed=2))
+    assert (visit.shown.name, visit.shown.takes, len(visit.history.earlier)) == ("Other", (), 1)
+
+
+# --- how much is kept ----------------------------------------------------------------------------
+
+
+def is_kept(room: Cloakroom, keys: list[str]) -> list[bool]:
+    return [key in room._visits for key in keys]
+
+
+def test_visits_without_music_give_way_first_then_those_not_used_for_longest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "MAX_KEPT_VISITS", 3)
+    room, desk = Cloakroom(), Desk(PIANIST)
+    old = room.hand_in(composed(1))
+    empty = [room.hand_in(desk.arrive()) for _ in range(5)]
+    assert is_kept(room, [old, *empty]) == [True, False, False, False, True, True]
+    others = [room.hand_in(composed(seed)) for seed in (2, 3)]
+    assert room.hand_out(old) is not None
+    others.append(room.hand_in(composed(4)))
+    assert is_kept(room, [old, *others]) == [True, False, True, True]
+    dropped = desk.arrive()
+    dropped.show_prompt(piece_from_notes(SCALE), "Own")
+    assert dropped.has_music
+
+
+def test_memory_is_bounded_also_of_music_that_came_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MAX_KEPT_BYTES", 45_000)
+    desk = Desk(PIANIST)
+    first, second = (load(desk) for _ in range(2))
+    prompt = first[VISIT].shown.prompt.n_notes * bounds.BYTES_OF_NOTE
+    for page in (first, second):
+        list(desk.compose(page[VISIT], FIRST, *values_of(seconds=100.0)))
+    size = sum(first[VISIT].shown.sizes.values())
+    assert 2 * size > bounds.MAX_KEPT_BYTES > size > 2 * prompt
+    assert load(desk, first[KEY])[ROLL] == gr.skip()
+    assert load(desk, second[KEY])[ROLL] == second[VISIT].shown.roll
+
+
+def test_music_that_several_pages_share_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    visit, room = composed(1, 2), Cloakroom()
+    sizes: dict[int, int] = {}
+    for snapshot in visit.kept:
+        sizes |= snapshot.sizes
+    n_notes = len(SCALE) + sum(snapshot.n_notes for snapshot in visit.kept)
+    assert sum(sizes.values()) == n_notes * bounds.BYTES_OF_NOTE
+    monkeypatch.setattr(bounds, "MAX_KEPT_BYTES", sum(sizes.values()))
     keys = [room.hand_in(visit) for _ in range(3)]
-    assert [room.hand_out(key) is not None for key in keys] == [False, True, True]
-    monkeypatch.setattr(bounds, "MAX_VISITS_BYTES", 1)
-    assert room.hand_out(room.hand_in(visit)) is not None
+    assert is_kept(room, keys) == [True] * 3
+    assert is_kept(room, [*keys, room.hand_in(composed(3))]) == [False] * 3 + [True]

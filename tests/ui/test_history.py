@@ -11,12 +11,13 @@ from visiting import BAND, FIRST, PIANIST, SCALE, names_in, plain, steps, values
 
 from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
-from music_gpt.ui.desk import CHANGED, NOTHING, Desk
+from music_gpt.ui.desk import NOTHING, Desk
 from music_gpt.ui.roll_value import Take, length, notes_text
-from music_gpt.ui.visit import Visit, Wish
+from music_gpt.ui.visit import CHANGED, Visit, Wish
 
-BACK, ON = FIRST | {"direction": -1}, FIRST | {"direction": 1}
+BACK, ON = FIRST | {"wants": "earlier"}, FIRST | {"wants": "later"}
 """What the browser sends from the two arrows."""
+CONTINUE = FIRST | {"wants": "continue"}
 
 
 def seeds(visit: Visit) -> list[int]:
@@ -104,7 +105,7 @@ def test_a_take_becomes_the_prompt_of_what_is_composed_next() -> None:
         desk.compose(visit, {"start": 0, "end": 10, "take": 0}, *values_of(seed="1", variations=2))
     )
     take, source = visit.shown.takes[1], visit.shown.source
-    roll, example, tracks, *buttons = desk.browse(visit, FIRST | {"take": 1})
+    roll, example, tracks, *buttons = desk.browse(visit, CONTINUE | {"take": 1})
     assert plain(roll)
     assert (roll["state"], roll["name"], roll["detail"]) == ("prompt", name, "Take 2, seed 2")
     assert roll["prompt"] == notes_text(take.notes)
@@ -125,7 +126,7 @@ def test_a_redone_piece_and_what_stood_before_can_be_continued() -> None:
     list(desk.redo(visit, marked, *values_of(seed="1")))
     details = []
     for number in (0, 2):
-        details.append(desk.browse(visit, FIRST | {"take": number})[0]["detail"])
+        details.append(desk.browse(visit, CONTINUE | {"take": number})[0]["detail"])
         visit.browse(-1)
     assert details[0] == "Before the redo, seed 1"
     assert details[1].startswith("Redo 2, seed ")
@@ -137,11 +138,11 @@ def test_a_take_that_cannot_be_continued_is_told(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(gr, "Warning", told.append)
     desk, visit = Desk(PIANIST), composed(1)
     shown = visit.shown.roll["version"]
-    desk.browse(visit, FIRST | {"take": 1})
-    desk.browse(visit, FIRST | {"version": shown + 1})
+    desk.browse(visit, CONTINUE | {"take": 1})
+    desk.browse(visit, CONTINUE | {"version": shown + 1})
     monkeypatch.setattr(bounds, "MAX_NOTES", 20)
-    desk.browse(visit, FIRST)
-    assert told[0] == "There is no take to continue yet; press Compose first."
+    desk.browse(visit, CONTINUE)
+    assert told[0] == "There is no such take yet; press Compose first."
     assert told[1] == CHANGED
     assert re.fullmatch(
         r"This take has \d+ notes, and the page continues .* up to 20; save .*", told[2]
@@ -190,7 +191,7 @@ def test_a_page_that_sends_nonsense_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     told: list[str] = []
     monkeypatch.setattr(gr, "Warning", told.append)
     visit = composed(1, 2)
-    payload: Any = FIRST | {"direction": "x"}
+    payload: Any = FIRST | {"wants": "x"}
     assert Desk(PIANIST).browse(visit, payload)[0] is visit.shown.roll
     assert told == ["The part to continue did not arrive; load the page again."]
 
