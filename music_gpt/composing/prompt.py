@@ -5,7 +5,6 @@ The module knows events and notes, but neither the network nor files.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +23,7 @@ from music_gpt.tokens.events import (
     VELOCITY,
     canonical_notes,
     encode_notes,
+    shift_frames,
     velocity_in_force,
 )
 
@@ -56,9 +56,9 @@ def hear(
 
     All notes that sound up to the very end are left open, for it may be there only because the
     music was cut: the new music says how long they ring on. The wait before the seam is left open
-    too, so that the next onset falls where it belongs and not on the seam. A prompt that takes more
-    than `PROMPT_SHARE` of the context is cut to its tail, between two frames; what sounds there and
-    the velocity in force are carried over.
+    too, so that the next onset falls where it belongs and not on the seam. Of a prompt that takes
+    more than `PROMPT_SHARE` of the context only the tail is heard, cut between two frames; its
+    notes are all kept, and the velocity in force at the cut is carried over.
 
     Args:
         piece: its sounding notes count.
@@ -72,18 +72,19 @@ def hear(
     """
     if not piece.n_notes:
         raise InputError("The prompt holds no notes; give one with piano music, or none at all.")
-    notes, warnings = _from_zero(_part(piece, prompt_seconds, prompt_end_seconds)), []
+    notes = _from_zero(_part(piece, prompt_seconds, prompt_end_seconds))
     notes["end"] = end_at_next_strike(notes["start"], notes["pitch"], notes["end"])
     ids, wait = open_end(encode_heard(notes))
     room = prompt_room(context)
-    whole = len(ids) < room
-    if not whole:
-        ids, notes = _tail(ids, notes, room)
-        warnings.append(
-            f"The prompt is longer than what the network can hear at once, so only its last "
-            f"{notes['end'].max():.0f} seconds are continued."
-        )
-    return _prompt(notes, [EOS, *ids] if whole else ids, wait, longest_wait, warnings)
+    if len(ids) < room:
+        return _prompt(notes, [EOS, *ids], wait, longest_wait, [])
+    ids = last_ids(ids, room)
+    seconds = (int(shift_frames(np.array(ids)).sum()) + wait) / FRAMES_PER_SECOND
+    told = (
+        "The prompt is longer than what the network can hear at once, so the new music knows only "
+        f"its last {seconds:.0f} seconds."
+    )
+    return _prompt(notes, ids, wait, longest_wait, [told])
 
 
 def prompt_room(context: int) -> int:
@@ -155,15 +156,6 @@ def open_end(ids: list[int]) -> tuple[list[int], int]:
         end -= 1
         wait += ids[end] - (TIME_SHIFT - 1)
     return ids[:end], wait
-
-
-def _tail(ids: list[int], notes: Notes, room: int) -> tuple[list[int], Notes]:
-    """The last `room` ids, from the head of a frame on, and the notes in them."""
-    kept = last_ids(ids, room)
-    n_onsets = sum(i < NOTE_OFF for i in kept)
-    onsets = canonical_notes(notes)["start"]
-    moment = float(onsets[len(onsets) - max(n_onsets, 1)]) - 0.5 / FRAMES_PER_SECOND
-    return kept, _from_zero(cut_notes(notes, moment, math.inf))
 
 
 def last_ids(ids: list[int], room: int) -> list[int]:

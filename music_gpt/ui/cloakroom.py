@@ -28,12 +28,20 @@ class Cloakroom:
         self._lock = threading.Lock()
 
     def hand_in(self, visit: Visit) -> str:
-        """Keep a visit, whatever it becomes; its key, which nobody can guess."""
-        key = secrets.token_hex(16)
+        """Keep a visit that comes or is used, and forget others; its key, which nobody can guess.
+
+        First those without music go, then those that were not used for longest.
+        """
         with self._lock:
-            self._visits[key] = visit
-        self.tidy()
-        return key
+            visit.key = visit.key or secrets.token_hex(16)
+            self._visits.pop(visit.key, None)
+            self._visits[visit.key] = visit
+            others = list(self._visits)[:-1]
+            for key in sorted(others, key=lambda key: self._visits[key].has_music):
+                if len(self._visits) <= bounds.MAX_KEPT_VISITS and self._fits():
+                    break
+                del self._visits[key]
+        return visit.key
 
     def hand_out(self, key: object) -> Visit | None:
         """The visit with this key, when nothing is composed in it any more; None for a wrong key.
@@ -41,23 +49,14 @@ class Cloakroom:
         It stays here: a page that was copied has the same key.
         """
         with self._lock:
-            left = self._visits.pop(key, None) if isinstance(key, str) else None
-            if left is None:
-                return None
-            self._visits[str(key)] = left
+            left = self._visits.get(key) if isinstance(key, str) else None
+        if left is None:
+            return None
+        self.hand_in(left)
         patient_until = time.monotonic() + ENDING_SECONDS
         while left.n_under_way and time.monotonic() < patient_until:
             time.sleep(LOOK_EVERY_SECONDS)
         return left
-
-    def tidy(self) -> None:
-        """Forget visits until there is room: first those without music, then the oldest."""
-        with self._lock:
-            by_worth = sorted(self._visits, key=lambda key: self._visits[key].has_music)  # stable
-            for key in by_worth[:-1]:
-                if len(self._visits) <= bounds.MAX_KEPT_VISITS and self._fits():
-                    break
-                del self._visits[key]
 
     def _fits(self) -> bool:
         """Whether all is below the bound; what several visits share counts once."""

@@ -119,7 +119,9 @@ class Desk:
             tracks=choices,
             used=tuple(track.number for track in piece.tracks if track.used),
         )
-        return show_file(visit, piece, Path(path).stem, source), None, None, tracks_of(source)
+        value = show_file(visit, piece, Path(path).stem, source)
+        self._cloakroom.hand_in(visit)
+        return value, None, None, tracks_of(source)
 
     def take_tracks(self, visit: Visit, numbers: list[int]) -> Any:
         """Show other tracks of the dropped file; where there is a fault, the roll stays."""
@@ -137,8 +139,7 @@ class Desk:
         def steps(wish: Wish, part: Selection) -> Steps:
             return visits.compose(visit, self._pianist, wish, part.start, part.end)
 
-        yield from show(visit, selection, values, steps, STOP_COMPOSING)
-        self._cloakroom.tidy()
+        yield from self._show(visit, selection, values, steps, STOP_COMPOSING)
 
     def redo(self, visit: Visit, selection: Any, *values: Any) -> Iterator[tuple[Any, ...]]:
         """The same for a marked part of what is shown, which is composed anew."""
@@ -149,13 +150,20 @@ class Desk:
             take, stretch = None if part.of_prompt else part.take, (part.start, part.end)
             return visits.redo(visit, self._pianist, wish, take, stretch)
 
-        yield from show(visit, selection, values, steps, STOP_REDOING)
-        self._cloakroom.tidy()
+        yield from self._show(visit, selection, values, steps, STOP_REDOING)
+
+    def _show(self, visit: Visit, *rest: Any) -> Iterator[tuple[Any, ...]]:
+        """What a composition shows; its visit is used, and kept for longer."""
+        try:
+            yield from show(visit, *rest)
+        finally:
+            self._cloakroom.hand_in(visit)
 
     def browse(self, visit: Visit, selection: Any) -> tuple[Any, ...]:
         """Show the music before or after, or a take as a prompt.
 
-        The roll, the example, the tracks, the buttons.
+        The roll, the example, the tracks, the buttons. A fault is told above the roll alone: what
+        does not wait in the line has no notices.
         """
         source = visit.shown.source
         try:
@@ -166,8 +174,7 @@ class Desk:
             else:
                 value = visit.browse(DIRECTIONS[asked.wants])
         except InputError as error:
-            notice(error)
-            value = visit.shown.roll
+            value = answer(visit, str(error))
         chosen = (gr.skip(), gr.skip())
         if visit.shown.source is not source:
             chosen = gr.update(value=visit.shown.source.example), tracks_of(visit.shown.source)

@@ -42,6 +42,8 @@ HOUR, WEEK = 3600, 7 * 24 * 3600
 CLOSING_SECONDS = 1
 """How long open connections may take to end when the page is closed."""
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+AT_ONCE: dict[str, Any] = {"queue": False, **PRIVATE}
+"""What is quick does not wait in the line of those whose music is composed."""
 ONE_SOUND: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "sound"}
 """Sound files are made one at a time, so that the bound on their bytes holds."""
 COMPOSERS: dict[str, Any] = {"concurrency_limit": bounds.COMPOSERS, "concurrency_id": "pianist"}
@@ -193,7 +195,7 @@ def wish_card() -> list[Any]:
     )
     with gr.Column(elem_id="advanced", elem_classes="folded"):
         fields |= {name: make_field(name) for name in ADVANCED}
-    preset.input(preset_values, preset, [fields[name] for name in PRESET_MOVES], **PRIVATE)
+    preset.input(preset_values, preset, [fields[name] for name in PRESET_MOVES], **AT_ONCE)
     return [fields[name] for name in FORM]
 
 
@@ -224,7 +226,7 @@ def wire_arrival(
         [widgets.visit, key],
         [widgets.visit, key, roll, example, tracks, *buttons],
         js=KNOWN,
-        **PRIVATE,
+        **AT_ONCE,
     )
     loaded.success(None, key, js=KEEP, **PRIVATE)
     compare(desk, widgets, loaded)
@@ -242,16 +244,16 @@ def wire_prompt(
         [first, example, tracks, *buttons],
         js=with_selection(),
         trigger_mode="once",
-        **PRIVATE,
+        **AT_ONCE,
     )
     compare(desk, widgets, browsed)
     last: dict[str, Any] = {"trigger_mode": "always_last", **PRIVATE}
     for chosen in (
-        example.input(desk.choose, [visit, example], [roll, tracks], **PRIVATE),
+        example.input(desk.choose, [visit, example], [roll, tracks], **AT_ONCE),
         file.upload(desk.drop, [visit, file], [roll, example, file, tracks], **PRIVATE),
         tracks.input(desk.take_tracks, [visit, tracks], roll, **last),
     ):
-        chosen.success(idle, visit, buttons, **PRIVATE)  # there is nothing to save yet
+        chosen.success(idle, visit, buttons, **AT_ONCE)  # there is nothing to save yet
 
 
 def wire_composing(desk: Desk, widgets: Widgets, wish: list[Any]) -> None:
@@ -268,7 +270,7 @@ def wire_composing(desk: Desk, widgets: Widgets, wish: list[Any]) -> None:
         )
         composed.failure(desk.recover, widgets.visit, widgets.shown, **PRIVATE)
         compare(desk, widgets, composed)
-    widgets.stop.click(desk.stop, widgets.visit, queue=False, **PRIVATE)
+    widgets.stop.click(desk.stop, widgets.visit, **AT_ONCE)
 
 
 def compare(desk: Desk, widgets: Widgets, shown: Any) -> None:

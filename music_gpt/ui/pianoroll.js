@@ -233,7 +233,8 @@ class PianoRoll extends RollHandles {
     const place = earlier + later ? `Music ${earlier + 1} of ${earlier + 1 + later}. ` : "";
     const done = place + "Composed. " + (value.status || "");
     const say = { composing: "Composing", redoing: "Composing the part anew", done };
-    this.spokenNode.textContent = say[value.state] || place + (value.name || "");
+    const prompt = place + [value.name, value.detail].filter(Boolean).join(", ");
+    this.spokenNode.textContent = say[value.state] || prompt;
   }
 
   // Compose was pressed: sound may start, now that a finger is on the button.

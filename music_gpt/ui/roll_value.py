@@ -91,11 +91,15 @@ def redone_takes(before: Take, redone: Redone) -> tuple[Take, ...]:
 # --- what the roll shows -------------------------------------------------------------------------
 
 
-def prompt_value(prompt: Piece | None, name: str, detail: str) -> RollValue:
-    """A prompt (None for none), before anything is composed from it."""
+def prompt_value(
+    prompt: Piece | None, name: str, detail: str, reach: float = bounds.DEFAULT_PROMPT_SECONDS
+) -> RollValue:
+    """A prompt (None for none), before anything is composed from it.
+
+    reach: how many seconds before the point where it is continued belong to the music.
+    """
     seconds = 0.0 if prompt is None else prompt.seconds
     notes = silence() if prompt is None else prompt.sounding_notes
-    reach = bounds.DEFAULT_PROMPT_SECONDS
     return {
         "version": fresh_version(),
         "state": "prompt" if len(notes) else "empty",

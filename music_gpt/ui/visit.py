@@ -77,6 +77,8 @@ class Visit:
     turn: int = 0
     """Grows with each new prompt and composition; one that is no longer the last one gives up."""
 
+    key: str = ""
+    """What its page has to show when it is loaded again."""
     composing: int = 0
     """The turn that is composed, until it has ended; 0 before."""
 
@@ -112,10 +114,16 @@ class Visit:
         return self.change(roll=found.roll | self.history.place)
 
     def show_prompt(
-        self, prompt: Piece | None, name: str, detail: str = "", source: Source | None = None
+        self,
+        prompt: Piece | None,
+        name: str,
+        detail: str = "",
+        source: Source | None = None,
+        *,
+        reach: float = bounds.DEFAULT_PROMPT_SECONDS,
     ) -> RollValue:
-        """Take `prompt` (None for none) as what is to be continued."""
-        roll = prompt_value(prompt, name, detail)
+        """Take `prompt` (None for none) as what is to be continued: arguments of `prompt_value`."""
+        roll = prompt_value(prompt, name, detail, reach)
         self.history.keep(self.shown)
         self.turn += 1
         self.shown = Snapshot(prompt, source or Source(), name, (), roll | self.history.place)
@@ -136,7 +144,7 @@ class Visit:
         return self.change(roll=left.shown.roll | self.history.place)
 
     def show_take(self, number: int) -> RollValue:
-        """Take what was composed as what is to be continued.
+        """Take what was composed as what is to be continued, from its very beginning.
 
         Raises `InputError` where there is no take of that number, and for one that is too long.
         """
@@ -146,7 +154,9 @@ class Visit:
                 f"This take has {len(take.notes):,} notes, and the page continues music of up to "
                 f"{bounds.MAX_NOTES:,}; save it, and drop a part of it as a prompt."
             )
-        return self.show_prompt(piece_from_notes(take.notes), self.shown.name, take.title)
+        piece = piece_from_notes(take.notes) if len(take.notes) else None
+        reach = 0.0 if piece is None else piece.seconds
+        return self.show_prompt(piece, continued(self.shown.name), take.title, reach=reach)
 
     def show_redone(self, before: Take, redone: Redone) -> RollValue:
         """The piece as it was, and with each candidate in it, the one that fits best first."""
@@ -225,7 +235,8 @@ def compose(
                 shown = time.monotonic()
     finally:
         composition.close()
-        composed = replace(begun, takes=composed_takes(composition), roll=growth.value("done"))
+        roll = growth.value("done") | visit.history.place
+        composed = replace(begun, takes=composed_takes(composition), roll=roll)
         if visit.turn == turn:
             visit.shown, visit.composing = composed, 0
         elif composition.seconds_composed > 0:  # other music is shown meanwhile
@@ -290,6 +301,18 @@ def _to_be_redone(visit: Visit, take: int | None) -> Take:
     if take is not None:
         return visit.shown.take(take)
     return Take("prompt", silence() if prompt is None else prompt.sounding_notes, {}, 0)
+
+
+def continued(name: str) -> str:
+    """The name of what goes on from music with this name, so that files have names of their own.
+
+    >>> continued("Waltz"), continued("Waltz, continued"), continued("Waltz, continued 2")
+    ('Waltz, continued', 'Waltz, continued 2', 'Waltz, continued 3')
+    """
+    first, _, times = name.rpartition(", continued")
+    if not first or not (not times or times.strip().isdecimal()):
+        return f"{name}, continued"
+    return f"{first}, continued {int(times or 1) + 1}"
 
 
 def until(end: float, whole: float) -> float:

@@ -202,6 +202,10 @@ def test_visits_without_music_give_way_first_then_those_not_used_for_longest(
     assert room.hand_out(old) is not None
     others.append(room.hand_in(composed(4)))
     assert is_kept(room, [old, *others]) == [True, False, True, True]
+    newest = room.hand_in(desk.arrive())  # also where all others have music
+    assert is_kept(room, [old, newest]) == [True, True]
+    room.hand_in(composed(5))
+    assert is_kept(room, [newest]) == [False]
     dropped = desk.arrive()
     dropped.show_prompt(piece_from_notes(SCALE), "Own")
     assert dropped.has_music
@@ -228,6 +232,38 @@ def test_music_that_several_pages_share_counts_once(monkeypatch: pytest.MonkeyPa
     n_notes = len(SCALE) + sum(snapshot.n_notes for snapshot in visit.kept)
     assert sum(sizes.values()) == n_notes * bounds.BYTES_OF_NOTE
     monkeypatch.setattr(bounds, "MAX_KEPT_BYTES", sum(sizes.values()))
-    keys = [room.hand_in(visit) for _ in range(3)]
+    copies = [Visit() for _ in range(3)]
+    for copy in copies:
+        copy.take_over(visit)
+    keys = [room.hand_in(copy) for copy in copies]
     assert is_kept(room, keys) == [True] * 3
     assert is_kept(room, [*keys, room.hand_in(composed(3))]) == [False] * 3 + [True]
+
+
+def test_a_visit_that_was_forgotten_is_kept_again_when_something_is_composed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "MAX_KEPT_VISITS", 2)
+    desk = Desk(PIANIST)
+    visit, key, *_ = load(desk)
+    for _ in range(3):
+        load(desk)
+    assert load(desk, key)[ROLL] == gr.skip()
+    list(desk.compose(visit, FIRST, *values_of(seed="3")))
+    assert load(desk, key)[ROLL]["takes"][0]["seed"] == 3
+
+
+def test_what_was_before_is_found_again_when_music_ends_that_a_page_began_while_it_was_loaded() -> (
+    None
+):
+    desk = Desk(SLOW)
+    visit, key, *_ = load(desk)
+    steps(visit, Wish(5.0, seed=4))
+    quick = desk.arrive()
+    composing = desk.compose(quick, FIRST, *values_of(seconds=60.0, seed="5"))
+    next(composing)
+    desk.come_in(quick, key)
+    desk.stop(quick)
+    *_, (last, *_) = composing
+    assert (last["earlier"], last["takes"][0]["seed"]) == (1, 5)
+    assert quick.browse(-1)["takes"][0]["seed"] == 4

@@ -1,6 +1,7 @@
 """Back to what was composed before, without a browser."""
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +108,10 @@ def test_a_take_becomes_the_prompt_of_what_is_composed_next() -> None:
     take, source = visit.shown.takes[1], visit.shown.source
     roll, example, tracks, *buttons = desk.browse(visit, CONTINUE | {"take": 1})
     assert plain(roll)
-    assert (roll["state"], roll["name"], roll["detail"]) == ("prompt", name, "Take 2, seed 2")
+    assert (roll["state"], roll["detail"]) == ("prompt", "Take 2, seed 2")
+    assert roll["name"] == f"{name}, continued"
     assert roll["prompt"] == notes_text(take.notes)
-    assert (roll["end"], roll["start"]) == (roll["promptSeconds"], max(0, roll["end"] - 40))
+    assert (roll["start"], roll["end"]) == (0, roll["promptSeconds"])
     assert (example["value"], tracks["visible"]) == (None, False)
     assert buttons[-1]["interactive"] is False
     list(desk.compose(visit, {"start": 0, "end": roll["end"], "take": 0}, *values_of(seed="3")))
@@ -118,6 +120,32 @@ def test_a_take_becomes_the_prompt_of_what_is_composed_next() -> None:
     assert np.array_equal(visit.shown.takes[0].notes["pitch"][: len(before)], before["pitch"])
     desk.browse(visit, BACK)
     assert (seeds(visit), visit.shown.source) == ([1, 2], source)
+
+
+def test_a_piece_grows_from_take_to_take_and_its_files_have_names_of_their_own() -> None:
+    desk, visit, files, music = Desk(PIANIST), Visit(), [], []
+    desk.choose(visit, NOTHING)
+    for _ in range(12):
+        end = visit.shown.roll["end"]
+        list(desk.compose(visit, {"start": 0, "end": end, "take": 0}, *values_of(seed="7")))
+        music.append(visit.shown.takes[0].notes)
+        files.append(Path(str(desk.save(".mid", visit, FIRST))).name)
+        desk.browse(visit, CONTINUE)
+    assert len(set(files)) == 12
+    assert files[::11] == [
+        "from-nothing-take-1-seed-7.mid",
+        "from-nothing-continued-11-take-1-seed-7.mid",
+    ]
+    for before, after in pairwise(music):
+        assert after[: len(before)]["pitch"].tolist() == before["pitch"].tolist()
+        assert length(after) > length(before) + 20
+
+
+def test_from_a_take_without_notes_music_is_begun() -> None:
+    visit = visitor()
+    visit.change(takes=(Take("take-1", SCALE[:0], {}, 0.0),))
+    assert visit.show_take(0)["state"] == "empty"
+    assert steps(visit, Wish(5.0, seed=1), 0.0)[-1]["state"] == "done"
 
 
 def test_a_redone_piece_and_what_stood_before_can_be_continued() -> None:
@@ -134,14 +162,12 @@ def test_a_redone_piece_and_what_stood_before_can_be_continued() -> None:
 
 
 def test_a_take_that_cannot_be_continued_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(gr, "Warning", told.append)
     desk, visit = Desk(PIANIST), composed(1)
     shown = visit.shown.roll["version"]
-    desk.browse(visit, CONTINUE | {"take": 1})
-    desk.browse(visit, CONTINUE | {"version": shown + 1})
+    told = [desk.browse(visit, CONTINUE | {"take": 1})[0]["status"]]
+    told.append(desk.browse(visit, CONTINUE | {"version": shown + 1})[0]["status"])
     monkeypatch.setattr(bounds, "MAX_NOTES", 20)
-    desk.browse(visit, CONTINUE)
+    told.append(desk.browse(visit, CONTINUE)[0]["status"])
     assert told[0] == "There is no such take yet; press Compose first."
     assert told[1] == CHANGED
     assert re.fullmatch(
@@ -187,13 +213,12 @@ def test_going_back_ends_the_composition_under_way() -> None:
     assert seeds(visit) == [1]
 
 
-def test_a_page_that_sends_nonsense_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(gr, "Warning", told.append)
+def test_a_page_that_sends_nonsense_is_told() -> None:
     visit = composed(1, 2)
     payload: Any = FIRST | {"wants": "x"}
-    assert Desk(PIANIST).browse(visit, payload)[0] is visit.shown.roll
-    assert told == ["The part to continue did not arrive; load the page again."]
+    roll = Desk(PIANIST).browse(visit, payload)[0]
+    assert roll["version"] == visit.shown.roll["version"]
+    assert roll["status"] == "The part to continue did not arrive; load the page again."
 
 
 def test_music_that_gave_way_to_another_prompt_is_kept_as_far_as_it_came() -> None:
