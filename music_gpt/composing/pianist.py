@@ -132,7 +132,8 @@ class Pianist:
             seed: take i is drawn with seed + i, so each variation can be made again alone; None
                 draws a seed, which `Composition.settings` tells.
             variations: takes side by side, up to `MAX_VARIATIONS`.
-            prompt_seconds: hear only so much of the prompt before the point where it is continued.
+            prompt_seconds: use only so much of the prompt before the point where it is continued;
+                of more than fits into its context, the network hears the last part.
             prompt_end_seconds: continue the prompt from this point rather than from its end; notes
                 that sound across it are held over into the new music.
             tracks: numbers or names of the tracks of a MIDI file to use, as for `read_piece`.

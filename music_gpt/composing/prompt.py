@@ -23,7 +23,6 @@ from music_gpt.tokens.events import (
     VELOCITY,
     canonical_notes,
     encode_notes,
-    shift_frames,
     velocity_in_force,
 )
 
@@ -79,7 +78,8 @@ def hear(
     if len(ids) < room:
         return _prompt(notes, [EOS, *ids], wait, longest_wait, [])
     ids = last_ids(ids, room)
-    seconds = (int(shift_frames(np.array(ids)).sum()) + wait) / FRAMES_PER_SECOND
+    heard = canonical_notes(notes)[-max(1, sum(i < NOTE_OFF for i in ids)) :]
+    seconds = float(notes["end"].max() - heard["start"][0])
     told = (
         "The prompt is longer than what the network can hear at once, so the new music knows only "
         f"its last {seconds:.0f} seconds."

@@ -150,7 +150,7 @@ class SampleReport:
     agreement: dict[str, Agreement]
     """Of the continuations with the real passages."""
     ceiling: dict[str, Agreement]
-    """Of real passages with others from other pieces, as many on either side as takes."""
+    """Of real passages with others from other pieces, about as many on either side as takes."""
     loops: dict[str, dict[str, float]]
     """Of the `composed` and of the `real` passages, how many repeat themselves: `loops.KINDS`."""
     originality: dict[str, Any]
@@ -301,8 +301,8 @@ def report(
     of_composed, n = [statistics(notes, seconds) for notes in composed], len(composed)
     return SampleReport(
         seconds=seconds,
-        n_prompts=math.ceil(len(composed) / TAKES),
-        n_samples=len(composed),
+        n_prompts=math.ceil(n / TAKES),
+        n_samples=n,
         real=means(of_real),
         composed=means(of_composed),
         agreement=compare(of_real, of_composed),

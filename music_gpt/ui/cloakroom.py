@@ -25,34 +25,42 @@ class Cloakroom:
 
     def __init__(self) -> None:
         self._visits: dict[str, Visit] = {}  # the one that was used last comes last
-        self._lock = threading.Lock()
+        self._handed_out: set[str] = set()  # keys of visits that go on as others
+        self._lock = threading.RLock()  # a generator may be collected anywhere, and uses its visit
 
     def hand_in(self, visit: Visit) -> str:
         """Keep a visit that comes or is used, and forget others; its key, which nobody can guess.
 
-        First those without music go, then those that were not used for longest.
+        First those go whose music another visit has, and those without music, then those that were
+        not used for longest.
         """
         with self._lock:
             visit.key = visit.key or secrets.token_hex(16)
             self._visits.pop(visit.key, None)
             self._visits[visit.key] = visit
-            others = list(self._visits)[:-1]
-            for key in sorted(others, key=lambda key: self._visits[key].has_music):
+            self._handed_out.discard(visit.key)
+            for key in sorted(list(self._visits)[:-1], key=self._is_worth_much):
                 if len(self._visits) <= bounds.MAX_KEPT_VISITS and self._fits():
                     break
-                del self._visits[key]
+                self._visits.pop(key, None)
+                self._handed_out.discard(key)
         return visit.key
+
+    def _is_worth_much(self, key: str) -> bool:
+        return key not in self._handed_out and self._visits[key].has_music
 
     def hand_out(self, key: object) -> Visit | None:
         """The visit with this key, when nothing is composed in it any more; None for a wrong key.
 
         It stays here: a page that was copied has the same key.
         """
-        with self._lock:
-            left = self._visits.get(key) if isinstance(key, str) else None
-        if left is None:
+        if not isinstance(key, str) or key not in self._visits:
             return None
-        self.hand_in(left)
+        with self._lock:
+            left = self._visits.get(key)
+            if left is None:
+                return None
+            self._handed_out.add(key)
         patient_until = time.monotonic() + ENDING_SECONDS
         while left.n_under_way and time.monotonic() < patient_until:
             time.sleep(LOOK_EVERY_SECONDS)
@@ -61,7 +69,7 @@ class Cloakroom:
     def _fits(self) -> bool:
         """Whether all is below the bound; what several visits share counts once."""
         sizes: dict[int, int] = {}
-        for visit in self._visits.values():
+        for visit in list(self._visits.values()):
             for snapshot in visit.kept:
                 sizes |= snapshot.sizes
         return sum(sizes.values()) <= bounds.MAX_KEPT_BYTES

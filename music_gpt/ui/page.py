@@ -268,7 +268,7 @@ def wire_composing(desk: Desk, widgets: Widgets, wish: list[Any]) -> None:
             **COMPOSERS,
             **PRIVATE,
         )
-        composed.failure(desk.recover, widgets.visit, widgets.shown, **PRIVATE)
+        composed.failure(desk.recover, widgets.visit, widgets.shown, **AT_ONCE)
         compare(desk, widgets, composed)
     widgets.stop.click(desk.stop, widgets.visit, **AT_ONCE)
 
@@ -277,7 +277,7 @@ def compare(desk: Desk, widgets: Widgets, shown: Any) -> None:
     """After the event `shown`, takes are compared with the training music, if it is known."""
     if desk.newness.is_known:
         shared = gr.JSON(visible=False)
-        compared = shown.success(desk.compare, widgets.visit, shared, **PRIVATE)
+        compared = shown.success(desk.compare, widgets.visit, shared, **AT_ONCE)
         compared.success(None, shared, js=TELL, **PRIVATE)
 
 

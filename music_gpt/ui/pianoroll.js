@@ -130,8 +130,10 @@ class PianoRoll extends RollHandles {
   // An open note keeps the name that it will have when it is closed.
   readTake(i) {
     const take = this.value.takes[i];
+    const kept = this.text("kept" + i, "kept").read(take.kept);
+    const ringing = this.text("ringing" + i, "kept").read(take.ringing);
     return {
-      kept: this.text("kept" + i, "kept").read(take.kept),
+      kept: ringing.length ? kept.concat(ringing) : kept,
       closed: this.text("closed" + i, "take" + i).read(take.notes),
       open: this.text("open" + i, "take" + i).read(take.open),
     };

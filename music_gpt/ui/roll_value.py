@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Flags = npt.NDArray[np.bool_]
 RollValue = dict[str, Any]
 """Numbers and strings only, because numpy floats reach the browser as strings. Notes are text that
-only grows, so each update sends nothing but what is new."""
+only grows, so each update sends nothing but what is new, and the few notes that still sound."""
 
 NO_TAKES: RollValue = {
     "seam": 0.0,
@@ -145,7 +145,8 @@ def take_value(take: Take, label: str) -> RollValue:
     """A finished take as the roll shows it: `label` stands on its tab."""
     new = take.is_new
     texts = {"kept": notes_text(take.notes[~new]), "notes": notes_text(take.notes[new])}
-    return {**texts, "open": "", "label": label, "seed": take.settings.get("seed")}
+    seed = take.settings.get("seed")
+    return {**texts, "ringing": "", "open": "", "label": label, "seed": seed}
 
 
 class Growth:
@@ -156,7 +157,10 @@ class Growth:
         self._composition, self._seed = composition, seed
         self._closed = [""] * composition.n_takes
         self._keys: list[set[tuple[int, int]]] = [set() for _ in range(composition.n_takes)]
-        self._kept = [(silence(), "")] * composition.n_takes
+        prompt = composition.prompt_notes
+        rings = prompt["end"] >= composition.seam_seconds - 0.002  # and may ring on
+        self._kept = notes_text(prompt[~rings])
+        self._ringing = set(map(_name, prompt[rings]))
         self._head = before | {
             "version": fresh_version(),
             "seam": round(float(composition.seam_seconds), 3),
@@ -183,19 +187,19 @@ class Growth:
         }
 
     def _take(self, take: int, done: bool) -> RollValue:
-        """The prompt, whose last notes may ring on; the closed notes; those still held down."""
+        """The prompt, and its last notes, which ring on; closed notes, and those still held."""
         held = self._held(take)
         notes = self._closed[take] + (held if done else "")
-        open_ = "" if done else held
+        texts = {"kept": self._kept, "ringing": self._rings_on(take)}
         about = {"label": str(take + 1), "seed": self._seed + take}
-        return {"kept": self._prompt(take), "notes": notes, "open": open_, **about}
+        return {**texts, "notes": notes, "open": "" if done else held, **about}
 
-    def _prompt(self, take: int) -> str:
+    def _rings_on(self, take: int) -> str:
+        if not self._ringing:
+            return ""
         notes = self._composition.notes(take)
-        kept = notes[notes["start"] < self._composition.seam_seconds]
-        if not np.array_equal(kept, self._kept[take][0]):
-            self._kept[take] = kept, notes_text(kept)
-        return self._kept[take][1]
+        late = notes[notes["end"] >= self._composition.seam_seconds - 0.002]
+        return notes_text(late[[_name(note) in self._ringing for note in late]])
 
     def _held(self, take: int) -> str:
         """Notes whose keys are still down: they are struck already, so they are shown and heard."""
@@ -240,6 +244,11 @@ def silence() -> Notes:
 def length(notes: Notes) -> float:
     """Seconds until the last note has ended."""
     return float(notes["end"].max()) if len(notes) else 0.0
+
+
+def _name(note: np.void) -> tuple[int, int]:
+    """What tells a note from all others: when it is struck, in milliseconds, and its pitch."""
+    return _ms(note["start"]), int(note["pitch"])
 
 
 def _ms(seconds: float) -> int:

@@ -20,6 +20,8 @@ from music_gpt.ui.shelf import Shelf
 SOUND_BYTES = int((bounds.MAX_SOUND_SECONDS + 60) * audio.SAMPLE_RATE * 4)
 """The largest sound file: two channels of 16 bits, and some seconds for the last tone."""
 
+LONGEST_NAME = 60
+"""Letters of the name of the music in that of a file."""
 KINDS = {"MIDI": ".mid", "WAV": ".wav", "FLAC": ".flac", "MP3": ".mp3", "All takes": ".zip"}
 """What can be taken away: words on the buttons, and the endings of the files."""
 ONLY_MIDI = (
@@ -94,6 +96,13 @@ def file_stem(name: str, take: str, seed: int | None) -> str:
 
 
 def plain_name(name: str) -> str:
-    """The small letters and digits of a name, at most 60, joined by hyphens."""
+    """The small letters and digits of a name, joined by hyphens: of a long one both ends.
+
+    >>> plain_name("a" * 100 + ", continued 12") == "a" * 40 + "-" + "aaaa-continued-12"
+    True
+    """
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:60].strip("-") or "music"
+    plain = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    if len(plain) > LONGEST_NAME:
+        plain = f"{plain[: LONGEST_NAME - 20].strip('-')}-{plain[-17:].strip('-')}"
+    return plain or "music"

@@ -80,7 +80,7 @@ class Visit:
     key: str = ""
     """What its page has to show when it is loaded again."""
     composing: int = 0
-    """The turn that is composed, until it has ended; 0 before."""
+    """The turn in which music is composed that is in view and has not ended; else one before it."""
 
     def change(self, **changed: Any) -> RollValue:
         """Change fields of what is shown; the roll."""
@@ -96,6 +96,20 @@ class Visit:
     def has_music(self) -> bool:
         """Whether something was composed, or a prompt chosen that is not of the page."""
         return any(each.takes or not each.source.example for each in self.kept)
+
+    def check(self, version: int | None) -> None:
+        """Raise `InputError` where other music is shown by now than under this version."""
+        if version not in (None, self.shown.roll["version"]):
+            raise InputError(CHANGED)
+
+    def begin(self, before: Snapshot) -> int:
+        """The number of the next turn, in which music goes on from `before`.
+
+        Raises `InputError` where other music is shown by now: to read a prompt takes a moment.
+        """
+        self.check(before.roll["version"])
+        self.stop_asked, self.turn = False, self.turn + 1
+        return self.turn
 
     def seen(self, version: int | None) -> Snapshot:
         """The music that was shown under this version; raises `InputError` where it is gone."""
@@ -130,25 +144,27 @@ class Visit:
         return self.shown.roll
 
     def take_over(self, left: Visit) -> RollValue:
-        """Show the music of a visit whose page was left, which is not changed.
+        """Show the music of another visit, whose page was left, and which is not changed.
 
         What is composed there is not waited for. When something was chosen here meanwhile, this
-        stays, and the other music is earlier.
+        stays in view, and what had been composed there is earlier.
         """
-        before = [each for each in left.history.whole(left.shown) if each.takes]
+        shown, history = left.shown, left.history.copy()
         if self.turn > ARRIVED:
-            self.history.earlier = latest([*before, *self.history.earlier], self.shown)
+            composed = [each for each in history.whole(shown) if each.takes]
+            self.history.earlier = latest([*composed, *self.history.earlier], self.shown)
             return self.change(roll=self.shown.roll | self.history.place)
-        self.history, self.turn = left.history.copy(), self.turn + 1
-        self.shown = left.shown
-        return self.change(roll=left.shown.roll | self.history.place)
+        self.history, self.turn = history, self.turn + 1
+        self.shown = replace(shown, roll=shown.roll | history.place)
+        return self.shown.roll
 
     def show_take(self, number: int) -> RollValue:
         """Take what was composed as what is to be continued, from its very beginning.
 
         Raises `InputError` where there is no take of that number, and for one that is too long.
         """
-        take = self.shown.take(number)
+        shown = self.shown
+        take = shown.take(number)
         if len(take.notes) > bounds.MAX_NOTES:
             raise InputError(
                 f"This take has {len(take.notes):,} notes, and the page continues music of up to "
@@ -156,7 +172,7 @@ class Visit:
             )
         piece = piece_from_notes(take.notes) if len(take.notes) else None
         reach = 0.0 if piece is None else piece.seconds
-        return self.show_prompt(piece, continued(self.shown.name), take.title, reach=reach)
+        return self.show_prompt(piece, continued(shown.name), take.title, reach=reach)
 
     def show_redone(self, before: Take, redone: Redone) -> RollValue:
         """The piece as it was, and with each candidate in it, the one that fits best first."""
@@ -164,24 +180,6 @@ class Visit:
         takes = redone_takes(before, redone)
         roll = self.shown.roll | redone_value(takes) | self.history.place
         return self.change(takes=takes, roll=roll)
-
-    def part(self, start: float, end: float) -> tuple[float | None, float | None]:
-        """The stretch that is continued: its seconds and its end, None for all there is.
-
-        Raises `InputError` for one that is not in the prompt.
-        """
-        if self.shown.prompt is None:
-            return None, None
-        whole = self.shown.prompt.seconds
-        if not 0 <= start < end <= whole + SHOWN_SECONDS:
-            raise InputError(
-                f"The music cannot go on from {end:g} seconds, since the prompt lasts "
-                f"{whole:.2f}; choose a point within it."
-            )
-        return (
-            until(end, whole) - start if start > 0 else None,
-            end if end < whole - 0.001 else None,
-        )
 
 
 def compose(
@@ -199,7 +197,8 @@ def compose(
     composed stays in `visit.shown`; when other music is shown meanwhile, it is earlier. Raises
     `InputError` for a part that cannot be continued.
     """
-    (prompt_seconds, prompt_end_seconds), before = visit.part(start, end), visit.shown
+    before = visit.shown
+    prompt_seconds, prompt_end_seconds = _part(before.prompt, start, end)
     seed = wish.seed if wish.seed is not None else secrets.randbelow(DEFAULT_SEED_LIMIT)
     composition = pianist.compose(
         before.prompt,
@@ -211,15 +210,12 @@ def compose(
         end=wish.end,
         **asdict(wish.sampling),
     )
-    if visit.shown is not before:  # the pianist took a moment to read the prompt
-        composition.close()
-        raise InputError(CHANGED)
+    turn = visit.begin(before)
     visit.history.keep(before)
     part = {"start": round(start, 3), "end": round(end, 3)}  # where the handles are again
     roll = without_takes(before.roll) | part | visit.history.place
     begun = visit.shown = replace(before, takes=(), roll=roll)
-    turn = visit.turn = visit.composing = visit.turn + 1
-    visit.stop_asked = False
+    visit.composing = turn
     told = [] if begun.prompt is None else begun.prompt.warnings
     visit.warnings = [line for line in composition.warnings if line not in told]
     growth = Growth(composition, seed, roll)
@@ -260,7 +256,8 @@ def redo(
     fits best first. When the iterator is closed or `visit.stop_asked` is set, all stays as it was.
     Raises `InputError` for a part that cannot be redone.
     """
-    before = _to_be_redone(visit, take)
+    shown_before = visit.shown
+    before = _to_be_redone(shown_before, take)
     redoing = pianist.begin_redo(
         piece_from_notes(before.notes),
         part[0],
@@ -269,9 +266,8 @@ def redo(
         seed=wish.seed,
         **asdict(wish.sampling),
     )
-    visit.stop_asked, visit.warnings = False, []
-    visit.turn += 1
-    turn, composition, shown = visit.turn, redoing.composition, 0.0
+    turn, composition, shown = visit.begin(shown_before), redoing.composition, 0.0
+    visit.warnings = []
 
     def given_up() -> bool:
         return visit.stop_asked or visit.turn != turn
@@ -295,12 +291,31 @@ def redo(
     yield visit.shown.roll
 
 
-def _to_be_redone(visit: Visit, take: int | None) -> Take:
+def _part(prompt: Piece | None, start: float, end: float) -> tuple[float | None, float | None]:
+    """The stretch that is continued: its seconds and its end, None for all there is.
+
+    Raises `InputError` for one that is not in the prompt.
+    """
+    if prompt is None:
+        return None, None
+    whole = prompt.seconds
+    if not 0 <= start < end <= whole + SHOWN_SECONDS:
+        raise InputError(
+            f"The music cannot go on from {end:g} seconds, since the prompt lasts {whole:.2f}; "
+            "choose a point within it."
+        )
+    return (
+        until(end, whole) - start if start > 0 else None,
+        end if end < whole - 0.001 else None,
+    )
+
+
+def _to_be_redone(shown: Snapshot, take: int | None) -> Take:
     """The chosen take, or the whole prompt."""
-    prompt = visit.shown.prompt
     if take is not None:
-        return visit.shown.take(take)
-    return Take("prompt", silence() if prompt is None else prompt.sounding_notes, {}, 0)
+        return shown.take(take)
+    notes = silence() if shown.prompt is None else shown.prompt.sounding_notes
+    return Take("prompt", notes, {}, 0)
 
 
 def continued(name: str) -> str:

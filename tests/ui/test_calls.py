@@ -66,6 +66,15 @@ def page() -> gr.Blocks:
     return run_apart(build())  # outside of a loop Gradio makes one that nobody closes
 
 
+def test_only_what_takes_long_or_has_notices_waits_in_the_line(page: gr.Blocks) -> None:
+    served = [fn for fn in page.fns.values() if fn.fn is not None]  # not by the browser alone
+    quick = {fn.name for fn in served if not fn.queue}
+    assert quick >= {"come_in", "choose", "browse", "idle", "recover", "stop"}
+    waiting = {fn.name for fn in served if fn.queue}
+    save, generate = "fn", "handler"
+    assert waiting == {"compose", "redo", "drop", "take_tracks", save, generate, "render"}
+
+
 def ask(page: gr.Blocks, endpoint: str, values: list[Any]) -> Any:
     """What Gradio makes of the values of a call, before the handler gets them."""
     (function,) = [fn for fn in page.fns.values() if fn.api_name == endpoint]

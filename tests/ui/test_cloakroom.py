@@ -11,6 +11,7 @@ import pytest
 from fake_pianist import FakePianist
 from visiting import BAND, FIRST, PIANIST, SCALE, plain, steps, values_of, visitor
 
+from music_gpt.midi import piece as midi
 from music_gpt.midi.piece import piece_from_notes
 from music_gpt.ui import bounds, cloakroom
 from music_gpt.ui import visit as visits
@@ -183,6 +184,41 @@ def test_music_is_not_composed_from_a_prompt_that_gave_way_meanwhile(
     assert (visit.shown.name, visit.shown.takes, len(visit.history.earlier)) == ("Other", (), 1)
 
 
+def test_a_part_is_not_redone_of_music_that_gave_way_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    visit = composed(1)
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        visit.show_prompt(piece_from_notes(SCALE[:4]), "Other")
+        return begin_redo(*args, **options)
+
+    begin_redo = PIANIST.begin_redo
+    monkeypatch.setattr(PIANIST, "begin_redo", slowly)
+    with pytest.raises(visits.InputError, match="Other music is shown by now"):
+        list(visits.redo(visit, PIANIST, Wish(variations=2), 0, (1.0, 9.0)))
+    assert (visit.shown.name, visit.shown.takes) == ("Other", ())
+
+
+def test_tracks_are_not_taken_of_a_file_that_gave_way_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "band.mid").write_bytes(BAND)
+    desk, visit = Desk(PIANIST), visitor()
+    desk.drop(visit, str(tmp_path / "band.mid"))
+    read = midi.read_piece
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        desk.choose(visit, NOTHING)
+        return read(*args, **options)
+
+    told: list[str] = []
+    monkeypatch.setattr(gr, "Warning", told.append)
+    monkeypatch.setattr(midi, "read_piece", slowly)
+    assert desk.take_tracks(visit, [1])["name"] == visit.shown.name == "From nothing"
+    assert told == [visits.CHANGED]
+
+
 # --- how much is kept ----------------------------------------------------------------------------
 
 
@@ -195,11 +231,12 @@ def test_visits_without_music_give_way_first_then_those_not_used_for_longest(
 ) -> None:
     monkeypatch.setattr(bounds, "MAX_KEPT_VISITS", 3)
     room, desk = Cloakroom(), Desk(PIANIST)
-    old = room.hand_in(composed(1))
+    first = composed(1)
+    old = room.hand_in(first)
     empty = [room.hand_in(desk.arrive()) for _ in range(5)]
     assert is_kept(room, [old, *empty]) == [True, False, False, False, True, True]
     others = [room.hand_in(composed(seed)) for seed in (2, 3)]
-    assert room.hand_out(old) is not None
+    room.hand_in(first)
     others.append(room.hand_in(composed(4)))
     assert is_kept(room, [old, *others]) == [True, False, True, True]
     newest = room.hand_in(desk.arrive())  # also where all others have music
@@ -209,6 +246,20 @@ def test_visits_without_music_give_way_first_then_those_not_used_for_longest(
     dropped = desk.arrive()
     dropped.show_prompt(piece_from_notes(SCALE), "Own")
     assert dropped.has_music
+
+
+def test_a_page_that_is_loaded_over_and_over_takes_no_room_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "MAX_KEPT_VISITS", 3)
+    desk = Desk(PIANIST)
+    (other, its_key, *_), (visit, key, *_) = (load(desk) for _ in range(2))
+    for each in (other, visit):
+        list(desk.compose(each, FIRST, *values_of(seed="3")))
+    for _ in range(9):
+        visit, key, *_ = load(desk, key)
+    assert load(desk, key)[ROLL]["takes"][0]["seed"] == 3
+    assert load(desk, its_key)[ROLL]["version"] == other.shown.roll["version"]
 
 
 def test_memory_is_bounded_also_of_music_that_came_later(monkeypatch: pytest.MonkeyPatch) -> None:

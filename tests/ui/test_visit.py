@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fake_pianist import FakePianist
+from small import random_network
 from visiting import FIRST, PIANIST, SCALE, count, plain, steps, values_of, visitor
 
 from music_gpt.cli.composing import add_redo
@@ -17,6 +18,7 @@ from music_gpt.ui import visit as visits
 from music_gpt.ui.desk import Desk
 from music_gpt.ui.form import FORM, PRESET_MOVES, preset_values, read_wish
 from music_gpt.ui.pianoroll import read_selection
+from music_gpt.ui.roll_value import notes_text
 from music_gpt.ui.visit import Visit, Wish
 
 
@@ -40,8 +42,25 @@ def test_a_finished_take_is_what_was_shown() -> None:
     assert [take.settings["seed"] for take in visit.shown.takes] == [3, 4]
     for shown, take in zip(last["takes"], visit.shown.takes, strict=True):
         assert shown["open"] == ""
-        assert count(shown["kept"]) == len(SCALE)
-        assert count(shown["kept"]) + count(shown["notes"]) == len(take.notes)
+        kept = shown["kept"] + shown["ringing"]
+        assert count(kept) == len(SCALE)
+        assert kept + shown["notes"] == notes_text(take.notes)
+
+
+def test_the_prompt_is_sent_once_and_the_notes_that_ring_on_as_they_are() -> None:
+    visit, pianist = Visit(), Pianist(random_network(context=128))
+    held = make_notes([*SCALE.tolist(), (7.0, 8.0, 40, 90), (6.0, 8.0, 47, 90)])
+    visit.show_prompt(piece_from_notes(held), "Held")
+    wish = Wish(5.0, 2, seed=3)
+    values = list(visits.compose(visit, pianist, wish, 0.0, 8.0, every_seconds=0.0))
+    for number, take in enumerate(visit.shown.takes):
+        shown = [value["takes"][number] for value in values]
+        assert {texts["kept"] for texts in shown} == {notes_text(SCALE[:-1])}
+        assert {count(texts["ringing"]) for texts in shown} == {3}
+        assert len({texts["ringing"] for texts in shown}) > 1
+        last = shown[-1]
+        found = last["kept"] + last["ringing"] + last["notes"]
+        assert sorted(found.split(";")) == sorted(notes_text(take.notes).split(";"))
 
 
 def test_only_the_part_between_the_handles_is_continued() -> None:
