@@ -119,16 +119,7 @@ _OF_OLD: dict[str, Any] = {
 """What the networks that this one descends from have in common."""
 PRESETS: dict[str, ModelConfig] = {
     "default": ModelConfig(),
-    # without QK-norm, as the bundled network, which --init-from goes on from
-    "small": ModelConfig(
-        n_layers=4,
-        d_model=256,
-        d_ff=1024,
-        n_heads=4,
-        n_kv_heads=4,
-        context=1024,
-        qk_norm=False,
-    ),
+    "small": ModelConfig(n_layers=4, d_model=256, d_ff=1024, n_heads=4, n_kv_heads=4, context=1024),
     "tiny": ModelConfig(n_layers=2, d_model=64, d_ff=256, n_heads=2, n_kv_heads=2, context=256),
     # chapter 14 of "Learn Generative AI with PyTorch": GPT-2 blocks over the 390 events
     "chapter14": ModelConfig(**_OF_OLD, dropout=0.1),
