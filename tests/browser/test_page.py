@@ -222,15 +222,3 @@ def test_a_seed_that_is_no_number_is_answered_with_a_sentence(visit: Visit) -> N
     visitor.compose()
     visitor.page.locator(".mg-status", has_text="whole number").wait_for()
     assert visitor.page.locator("#compose").is_visible()
-
-
-def test_a_page_that_is_loaded_again_starts_afresh(visit: Visit) -> None:
-    visitor = visit().open()
-    visitor.wish(**{"Length in seconds": 300})
-    visitor.compose()
-    visitor.wait("state.state == 'composing' && state.newNotes[0] > 3")
-    visitor.page.reload()
-    state = visitor.wait("state.notes > 0")
-    assert (state["state"], state["newNotes"]) == ("prompt", [])
-    # Gradio's own script says that its stream was cut off
-    visitor.complaints = [c for c in visitor.complaints if not re.search("Abort|errored out", c)]
