@@ -22,7 +22,7 @@ MAX_TEMPERATURE = 10
 class SamplingConfig:
     """How the next event is drawn."""
 
-    temperature: float = 1.0
+    temperature: float = 0.95
     """Divides the logits; 0 takes the likeliest event always and ignores the seed."""
     top_k: int = 0
     """Draw from the k likeliest events only; 0 for all."""
@@ -68,8 +68,8 @@ class SamplingConfig:
 
 
 SAMPLING_PRESETS = {
-    "faithful": SamplingConfig(temperature=0.95),
+    "faithful": SamplingConfig(temperature=0.92),
     "balanced": SamplingConfig(),
-    "adventurous": SamplingConfig(temperature=1.05),
+    "adventurous": SamplingConfig(temperature=1.0),
 }
 """A musician's words -> how the next event is drawn; docs/sampling.md has what was measured."""

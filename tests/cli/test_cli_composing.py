@@ -17,6 +17,7 @@ from music_gpt import audio
 from music_gpt.composing.composition import Composition
 from music_gpt.composing.provenance import read_recipe
 from music_gpt.composing.redoing import candidate_seeds
+from music_gpt.config.sampling import SAMPLING_PRESETS
 from music_gpt.midi.piece import read_piece
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
@@ -130,10 +131,10 @@ def test_a_preset_turns_the_knobs_and_flags_after_it_turn_them_again(
 ) -> None:
     out = tmp_path / "out.mid"
     for words, temperature in (
-        (["--preset=adventurous"], 1.05),
-        (["--preset", "faithful"], 0.95),
-        (["--preset=faithful", "--temperature=1"], 1.0),
-        ([], 1.0),
+        (["--preset=adventurous"], SAMPLING_PRESETS["adventurous"].temperature),
+        (["--preset", "faithful"], SAMPLING_PRESETS["faithful"].temperature),
+        (["--preset=faithful", "--temperature=1.2"], 1.2),
+        ([], SAMPLING_PRESETS["balanced"].temperature),
     ):
         assert call(*compose(checkpoint, out, "--seed=4", "--seconds=0.5", *words)).code == 0
         assert read_recipe(out)["temperature"] == temperature
