@@ -182,7 +182,7 @@ def first_and_last_minute(takes: list[list[int]]) -> list[float]:
 
 
 def test_a_network_that_tires_is_kept_going(monkeypatch: pytest.MonkeyPatch) -> None:
-    sampling = SamplingConfig(min_p=0.0)
+    sampling = SamplingConfig(temperature=1.0, min_p=0.0)
     kept = take_ids(TiringEngine(), 180.0, SEEDS[:2], sampling)
     early, late = first_and_last_minute(kept)
     assert 0.75 * early < late < 1.25 * early

@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 from visitor import FIELD, Visitor, box_of
 
 from music_gpt.audio import SAMPLE_RATE, render
+from music_gpt.config.sampling import SAMPLING_PRESETS
 from music_gpt.midi.piece import make_notes, read_piece
 from music_gpt.ui.pianoroll import bank_address, file_text
 
@@ -210,10 +211,10 @@ def test_a_character_sets_the_sliders(visit: Visit) -> None:
     visitor = visit().open()
     visitor.page.get_by_role("button", name="Advanced").click()
     field = visitor.page.get_by_label("number input for Temperature", exact=False)
-    assert field.input_value() == "1"
+    assert field.input_value() == f"{SAMPLING_PRESETS['balanced'].temperature:g}"
     visitor.page.get_by_label("Character").click()
     visitor.page.get_by_role("option", name="Adventurous").click()
-    expect(field).to_have_value("1.05")
+    expect(field).to_have_value(f"{SAMPLING_PRESETS['adventurous'].temperature:g}")
 
 
 def test_a_seed_that_is_no_number_is_answered_with_a_sentence(visit: Visit) -> None:
