@@ -54,12 +54,10 @@ class Cloakroom:
 
         It stays here: a page that was copied has the same key.
         """
-        if not isinstance(key, str) or key not in self._visits:
-            return None
         with self._lock:
-            left = self._visits.get(key)
-            if left is None:
+            if not isinstance(key, str) or key not in self._visits:
                 return None
+            left = self._visits[key]
             self._handed_out.add(key)
         patient_until = time.monotonic() + ENDING_SECONDS
         while left.n_under_way and time.monotonic() < patient_until:

@@ -236,12 +236,11 @@ def wire_prompt(
     desk: Desk, widgets: Widgets, file: gr.File, tracks: gr.CheckboxGroup, example: gr.Radio
 ) -> None:
     """What is to be continued is chosen, or what was there before is shown again."""
-    visit, roll = widgets.visit, widgets.roll
-    first, *buttons = widgets.shown
+    visit, (roll, *buttons) = widgets.visit, widgets.shown
     browsed = roll.input(
         desk.browse,
         [visit, roll],
-        [first, example, tracks, *buttons],
+        [roll, example, tracks, *buttons],
         js=with_selection(),
         trigger_mode="once",
         **AT_ONCE,

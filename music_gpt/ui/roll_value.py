@@ -24,6 +24,8 @@ RollValue = dict[str, Any]
 """Numbers and strings only, because numpy floats reach the browser as strings. Notes are text that
 only grows, so each update sends nothing but what is new, and the few notes that still sound."""
 
+SAME_SECONDS = 0.002
+"""Times so close together are the same: those of notes are rounded to frames."""
 NO_TAKES: RollValue = {
     "seam": 0.0,
     "until": 0.0,
@@ -158,9 +160,9 @@ class Growth:
         self._closed = [""] * composition.n_takes
         self._keys: list[set[tuple[int, int]]] = [set() for _ in range(composition.n_takes)]
         prompt = composition.prompt_notes
-        rings = prompt["end"] >= composition.seam_seconds - 0.002  # and may ring on
+        rings = prompt["end"] >= composition.seam_seconds - SAME_SECONDS  # and may ring on
         self._kept = notes_text(prompt[~rings])
-        self._ringing = set(map(_name, prompt[rings]))
+        self._ringing = {_name(note["start"], note["pitch"]) for note in prompt[rings]}
         self._head = before | {
             "version": fresh_version(),
             "seam": round(float(composition.seam_seconds), 3),
@@ -172,7 +174,7 @@ class Growth:
     def add(self, note: ComposedNote) -> None:
         """One more note that has ended."""
         self._closed[note.take] += note_text(note.start, note.end, note.pitch, note.velocity)
-        self._keys[note.take].add((_ms(note.start), int(note.pitch)))
+        self._keys[note.take].add(_name(note.start, note.pitch))
 
     def value(self, state: str) -> RollValue:
         """What the roll is given now: `state` is composing or done."""
@@ -198,8 +200,8 @@ class Growth:
         if not self._ringing:
             return ""
         notes = self._composition.notes(take)
-        late = notes[notes["end"] >= self._composition.seam_seconds - 0.002]
-        return notes_text(late[[_name(note) in self._ringing for note in late]])
+        late = notes[notes["end"] >= self._composition.seam_seconds - SAME_SECONDS].tolist()
+        return "".join(note_text(*row) for row in late if _name(row[0], row[2]) in self._ringing)
 
     def _held(self, take: int) -> str:
         """Notes whose keys are still down: they are struck already, so they are shown and heard."""
@@ -207,7 +209,7 @@ class Growth:
         latest = notes[notes["end"] >= length(notes) - 0.001]  # what still sounds ends now
         keys = self._keys[take]
         rows = latest.tolist()
-        return "".join(note_text(*row) for row in rows if (_ms(row[0]), row[2]) not in keys)
+        return "".join(note_text(*row) for row in rows if _name(row[0], row[2]) not in keys)
 
 
 def status_line(composition: Composition, *, done: bool = False) -> str:
@@ -246,9 +248,9 @@ def length(notes: Notes) -> float:
     return float(notes["end"].max()) if len(notes) else 0.0
 
 
-def _name(note: np.void) -> tuple[int, int]:
+def _name(start: float, pitch: int) -> tuple[int, int]:
     """What tells a note from all others: when it is struck, in milliseconds, and its pitch."""
-    return _ms(note["start"]), int(note["pitch"])
+    return _ms(start), int(pitch)
 
 
 def _ms(seconds: float) -> int:

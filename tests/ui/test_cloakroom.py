@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -168,17 +168,28 @@ def test_earlier_music_can_be_saved_while_other_music_is_composed() -> None:
     composing.close()  # type: ignore[attr-defined]
 
 
+def first_of_all(
+    meanwhile: Callable[[], Any], slow: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let something happen each time that a slow function, named with its owner, is called."""
+    honest = getattr(*slow)
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        meanwhile()
+        return honest(*args, **options)
+
+    monkeypatch.setattr(*slow, slowly)
+
+
 def test_music_is_not_composed_from_a_prompt_that_gave_way_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     visit = composed(1)
-
-    def slowly(*args: Any, **options: Any) -> Any:
-        visit.show_prompt(piece_from_notes(SCALE[:4]), "Other")
-        return compose(*args, **options)
-
-    compose = PIANIST.compose
-    monkeypatch.setattr(PIANIST, "compose", slowly)
+    first_of_all(
+        lambda: visit.show_prompt(piece_from_notes(SCALE[:4]), "Other"),
+        (PIANIST, "compose"),
+        monkeypatch,
+    )
     with pytest.raises(visits.InputError, match="Other music is shown by now"):
         steps(visit, Wish(5.0, seed=2))
     assert (visit.shown.name, visit.shown.takes, len(visit.history.earlier)) == ("Other", (), 1)
@@ -188,13 +199,11 @@ def test_a_part_is_not_redone_of_music_that_gave_way_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     visit = composed(1)
-
-    def slowly(*args: Any, **options: Any) -> Any:
-        visit.show_prompt(piece_from_notes(SCALE[:4]), "Other")
-        return begin_redo(*args, **options)
-
-    begin_redo = PIANIST.begin_redo
-    monkeypatch.setattr(PIANIST, "begin_redo", slowly)
+    first_of_all(
+        lambda: visit.show_prompt(piece_from_notes(SCALE[:4]), "Other"),
+        (PIANIST, "begin_redo"),
+        monkeypatch,
+    )
     with pytest.raises(visits.InputError, match="Other music is shown by now"):
         list(visits.redo(visit, PIANIST, Wish(variations=2), 0, (1.0, 9.0)))
     assert (visit.shown.name, visit.shown.takes) == ("Other", ())
@@ -206,15 +215,9 @@ def test_tracks_are_not_taken_of_a_file_that_gave_way_meanwhile(
     (tmp_path / "band.mid").write_bytes(BAND)
     desk, visit = Desk(PIANIST), visitor()
     desk.drop(visit, str(tmp_path / "band.mid"))
-    read = midi.read_piece
-
-    def slowly(*args: Any, **options: Any) -> Any:
-        desk.choose(visit, NOTHING)
-        return read(*args, **options)
-
     told: list[str] = []
     monkeypatch.setattr(gr, "Warning", told.append)
-    monkeypatch.setattr(midi, "read_piece", slowly)
+    first_of_all(lambda: desk.choose(visit, NOTHING), (midi, "read_piece"), monkeypatch)
     assert desk.take_tracks(visit, [1])["name"] == visit.shown.name == "From nothing"
     assert told == [visits.CHANGED]
 
