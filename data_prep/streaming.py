@@ -1,8 +1,7 @@
 """a tokens folder -> the same pieces in LitData's chunks, to stream them from object storage.
 
 For a corpus that is larger than the disk of the machine that trains. Needs the extra `litdata`:
-`pip install -c constraints.txt -e '.[litdata]'`. After copying the folder to storage, each piece is
-read so:
+the README says how to install it. After copying the folder to storage, each piece is read so:
 
     from litdata import StreamingDataset
     pieces = StreamingDataset("s3://bucket/corpus/train", shuffle=True)
@@ -19,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from music_gpt.errors import InputError
+from music_gpt.errors import INSTALL, InputError
 from music_gpt.files import plain_errors
 from music_gpt.printable import shown
 from music_gpt.tokens.card import CARD
@@ -68,9 +67,7 @@ def require_streaming(out: str | Path) -> None:
                 f"{shown(out)} exists and is not an empty folder; choose a new one for LitData."
             )
     if importlib.util.find_spec("litdata") is None:
-        raise InputError(
-            "LitData is not installed; run `pip install -c constraints.txt -e '.[litdata]'` first."
-        )
+        raise InputError(f"LitData is not installed; run `{INSTALL} '.[litdata]'` first.")
 
 
 @functools.lru_cache(maxsize=1)

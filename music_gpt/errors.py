@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from music_gpt.printable import printable_text
 
+INSTALL = "pip install -c constraints.txt --config-settings editable_mode=compat -e"
+"""Installs the package from its checkout; what of it follows, as '.[fast]'."""
+
 
 class InputError(ValueError):
     """Something that was given is not usable, and the person who gave it can mend it.
@@ -15,3 +18,20 @@ class InputError(ValueError):
 
     def __init__(self, sentence: str) -> None:
         super().__init__(printable_text(sentence))  # whatever it names, it is one line
+
+
+def words_of(error: Exception) -> str:
+    r"""What an error says in its first line; its name too, where it is none of ours.
+
+    >>> words_of(RuntimeError("there is no a::b\nin this library"))
+    'RuntimeError: there is no a::b'
+    """
+    said = next(iter(str(error).splitlines()), "")
+    return said if isinstance(error, InputError) else f"{type(error).__name__}: {said}"
+
+
+def broken_library(error: Exception) -> InputError:
+    """What to raise where a library cannot be imported, because it is missing or does not fit."""
+    return InputError(
+        f"A library is missing or broken ({words_of(error)}); `music-gpt doctor` says what to do."
+    )

@@ -17,6 +17,7 @@ import numpy as np
 from music_gpt.composing.composition import Composition
 from music_gpt.composing.pianist import Pianist
 from music_gpt.config.training import RunConfig
+from music_gpt.errors import broken_library, words_of
 from music_gpt.files import plain_errors, remove_unfinished, whole_file
 from music_gpt.midi.piece import cut_notes, write_midi
 from music_gpt.network.model import GPT
@@ -24,7 +25,7 @@ from music_gpt.notes import Notes
 from music_gpt.report.drawing import piano_roll_png
 from music_gpt.tokens.corpus import Corpus
 from music_gpt.tokens.events import decode_ids
-from music_gpt.training.progress import Moment, sentence, tell
+from music_gpt.training.progress import Moment, tell
 from music_gpt.training.run_folder import SAMPLES
 from music_gpt.training.run_report import SAMPLES_LIST
 
@@ -56,8 +57,10 @@ def train_and_listen(
     init_from: str | Path | None = None,
 ) -> dict[str, Any]:
     """`training.run.train`, with samples where it is measured: options and errors are its own."""
-    from music_gpt.training.run import train  # Lightning takes seconds
-
+    try:
+        from music_gpt.training.run import train  # Lightning takes seconds
+    except (ImportError, RuntimeError) as error:  # the latter from a torchvision of another build
+        raise broken_library(error) from error
     listener = Listening(tokens, out, config.train.samples)
     return train(
         tokens,
@@ -90,7 +93,7 @@ class Listening:
             cut_off = self._play(model, moment.step, began + COMPOSING * allowed)
             self._cost = min(2 * self._cost, LONGEST) if cut_off else self._cost
         except Exception as error:  # no sample is worth the end of a run
-            self._say("missing", f"Samples are missing: {sentence(error)}")
+            self._say("missing", f"Samples are missing: {words_of(error)}")
         took = time.monotonic() - began
         self._spent, self._cost = self._spent + took, max(self._cost, took)
 

@@ -31,7 +31,7 @@ READING_ORDER = [
     *("composing.prompt", "composing.provenance", "composing.composition", "composing.redoing"),
     "composing.pianist",
     *("metrics.loops", "metrics.statistics", "metrics.continuations", "metrics.likelihood"),
-    *("audio", "training_samples", "ui", "train_config"),
+    *("audio", "training_samples", "ui", "doctor", "train_config"),
     *("cli.parsing", "cli.words", "cli.composing", "cli.judging", "cli.verbs", "cli.main"),
 ]
 """One note's journey. A module imports only from those before it; `ui` is one step of it."""

@@ -16,6 +16,7 @@ from typing import Any
 
 from jsonargparse import Namespace, set_parsing_settings
 
+from music_gpt import __version__
 from music_gpt.checking import whole
 from music_gpt.cli.composing import add_generate, add_redo
 from music_gpt.cli.judging import add_evaluate, add_originality
@@ -35,7 +36,7 @@ from music_gpt.cli.words import (
 from music_gpt.config.preparing import PrepareConfig
 from music_gpt.config.sampling import ONNX_ENGINES
 from music_gpt.config.training import RunConfig
-from music_gpt.errors import InputError
+from music_gpt.errors import InputError, broken_library
 from music_gpt.files import require_other, require_writable
 from music_gpt.printable import printable_name, shown
 from music_gpt.process import interrupted, say
@@ -61,6 +62,8 @@ def run(argv: Sequence[str] | None) -> None:
         verb(chosen)
     except InputError as error:
         raise InputError(name_flags(str(error), parser.flags)) from error
+    except ImportError as error:
+        raise broken_library(error) from error
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise
@@ -73,11 +76,12 @@ def _parser() -> tuple[Parser, dict[str, tuple[Parser, Callable[[Namespace], Non
     parser = Parser(
         prog="music-gpt",
         description="Train a GPT on piano MIDI, compose with it, and take the music away.",
+        version=__version__,
     )
     verbs = parser.add_subcommands(dest="verb", required=False)
     functions: dict[str, tuple[Parser, Callable[[Namespace], None]]] = {}
-    adds = (_add_prepare, _add_train, add_evaluate, add_generate, add_redo)
-    for add in (*adds, add_originality, _add_render, _add_export, _add_import, _add_app):
+    adds = (_add_prepare, _add_train, add_evaluate, add_generate, add_redo, add_originality)
+    for add in (*adds, _add_render, _add_export, _add_import, _add_app, _add_doctor):
         name, verb, function = add()
         summary = str(function.__doc__).splitlines()[0]
         verb.description = summary
@@ -166,6 +170,14 @@ def _add_app() -> Verb:
     verb.add_argument("--share", action="store_true", help="Also open a public Gradio link.")
     verb.add_argument("--auth", type=str, default=None, help="NAME:PASSWORD asked of visitors.")
     return "app", verb, app
+
+
+def _add_doctor() -> Verb:
+    verb = Parser()
+    verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
+    add_engine(verb)
+    verb.add_argument("--json", action="store_true", help="Print one JSON object.")
+    return "doctor", verb, doctor
 
 
 # --- the verbs --------------------------------------------------------------------------------
@@ -284,6 +296,24 @@ def app(args: Namespace) -> None:
 
     pianist = load(args.checkpoint, engine=args.engine)
     launch(pianist, host=args.host, port=args.port, share=args.share, auth=auth)
+
+
+def doctor(args: Namespace) -> None:
+    """Find out what works on this machine, and what to do about what does not."""
+    from music_gpt.doctor import findings
+
+    found = []
+    for finding in findings(args.checkpoint, args.engine):
+        found.append(finding)
+        if not args.json:
+            say(finding.line())
+    faults = [finding.subject for finding in found if finding.is_fault]
+    if args.json:
+        print_json({"works": not faults, "findings": list(map(dataclasses.asdict, found))})
+    if faults:
+        raise InputError(f"Not all works: {', '.join(faults)}; what to do stands above.")
+    if not args.json:
+        say("All that is needed works.")
 
 
 # --- their parts ------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tqdm import tqdm
 
-from music_gpt.errors import InputError
+from music_gpt.errors import INSTALL, InputError, words_of
 from music_gpt.network.model import GPT
 from music_gpt.printable import printable_text
 from music_gpt.training.run_folder import Measurement, append_row
@@ -108,7 +108,7 @@ class Watch:
     def _miss(self, what: str, error: Exception) -> None:
         """Say once that this is missing."""
         if what not in self._missed:
-            tell(f"The {what} is missing: {sentence(error)}")
+            tell(f"The {what} is missing: {words_of(error)}")
         self._missed.add(what)
 
 
@@ -117,18 +117,12 @@ def tell(text: str) -> None:
     tqdm.write(printable_text(text), file=sys.stderr)
 
 
-def sentence(error: Exception) -> str:
-    """What an error says in its first line; its name too, where it is none of ours."""
-    said = next(iter(str(error).splitlines()), "")
-    return said if isinstance(error, InputError) else f"{type(error).__name__}: {said}"
-
-
 def require_tensorboard() -> None:
     """Raise `InputError` unless TensorBoard's files can be written."""
     if importlib.util.find_spec("tensorboard") is None:
         raise InputError(
-            "TensorBoard is asked for, but it is not installed; run `pip install -c "
-            "constraints.txt -e '.[tensorboard]'`, or leave --train.tensorboard out."
+            f"TensorBoard is asked for, but it is not installed; run `{INSTALL} '.[tensorboard]'`, "
+            "or leave --train.tensorboard out."
         )
 
 

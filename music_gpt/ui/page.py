@@ -38,6 +38,8 @@ from music_gpt.ui.pianoroll import BANK, HERE, file_text, piano_roll
 from music_gpt.ui.saving import KINDS
 from music_gpt.ui.theme import theme
 
+PORT = 7860
+"""On which the page is served unless told otherwise."""
 HOUR, WEEK = 3600, 7 * 24 * 3600
 CLOSING_SECONDS = 1
 """How long open connections may take to end when the page is closed."""
@@ -333,7 +335,7 @@ def with_words(generate: Callable[..., list[str]]) -> Callable[..., list[str]]:
 def launch_options(
     *,
     host: str = "127.0.0.1",
-    port: int = 7860,
+    port: int = PORT,
     share: bool = False,
     auth: tuple[str, str] | None = None,
 ) -> dict[str, Any]:
@@ -362,7 +364,7 @@ def launch(
     pianist: Pianist,
     *,
     host: str = "127.0.0.1",
-    port: int = 7860,
+    port: int = PORT,
     share: bool = False,
     auth: tuple[str, str] | None = None,
 ) -> None:

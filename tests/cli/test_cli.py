@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from calls import LONG, Said, refused
 
+import music_gpt
 from music_gpt.cli import main as cli
 from music_gpt.cli import verbs
 
@@ -53,6 +54,7 @@ VERBS = {
     "export": ["--checkpoint", "--format {hf,onnx,onnx-int8}", "--out", "--json"],
     "import": ["file", "--from {chapter14,music-transformer}", "--heads", "--out", "--json"],
     "app": ["--checkpoint", "--engine", "--host", "--port", "--share", "--auth"],
+    "doctor": ["--checkpoint", "--engine", "--json"],
 }
 
 
@@ -61,6 +63,20 @@ def test_without_a_verb_the_help_is_shown(call: Any) -> None:
     assert said.code == 0
     assert all(verb in said.out for verb in VERBS)
     assert said.err == ""
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"music-gpt {music_gpt.__version__}\n"
+
+
+def test_a_library_that_is_missing_is_a_sentence(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "music_gpt.ui", None)
+    refused(call("app"), "A library is missing or broken (ModuleNotFoundError: ")
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -10,6 +10,8 @@ import pytest
 from calls import refused
 from small import run_config
 
+from music_gpt import doctor
+from music_gpt.doctor import Finding
 from music_gpt.network.checkpoint import load_checkpoint
 from music_gpt.tokens.corpus import Corpus
 
@@ -133,3 +135,20 @@ def test_app_opens_the_page_of_a_checkpoint(
     ((pianist, options),) = opened
     assert pianist.card["file"] == "model.safetensors"
     assert options == {"host": "127.0.0.1", "port": 80, "share": False, "auth": ("me", "a:b")}
+
+
+def test_the_doctor_tells_people_and_programs_how_it_is(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [Finding("sound", "the piano sounds"), Finding("page", "port 1", "take 2")]
+    monkeypatch.setattr(doctor, "findings", lambda checkpoint, engine: iter(found))
+    said = call("doctor")
+    assert (said.code, said.out) == (0, "")
+    assert said.err.splitlines()[-1] == "All that is needed works."
+    assert "to do: take 2" in said.err
+    assert call("doctor", "--json").json["works"] is True
+    found.append(Finding("network", "no file", is_fault=True))
+    said = call("doctor", "--json")
+    assert said.code == 2
+    assert json.loads(said.out)["works"] is False
+    assert said.err == "music-gpt: Not all works: network; what to do stands above.\n"

@@ -1,0 +1,247 @@
+"""A machine and what is installed on it -> what works there, and what to do about what does not.
+
+Each check does the thing itself, as small as it can be: it composes, makes sound, asks for a port.
+Nothing of it stays behind but what the first composition always leaves in the user's cache.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+from packaging.requirements import Requirement
+
+from music_gpt import __version__
+from music_gpt.errors import INSTALL, InputError, words_of
+from music_gpt.notes import NOTE_DTYPE
+
+COMPOSED_SECONDS, HEARD_SECONDS = 5.0, 10.0
+"""Music that is composed, and heard before, to find out how fast that is."""
+LITTLE_BYTES = 2_000_000_000
+"""Less room than this on the disk is told of: checkpoints and what they go on from need some."""
+GIB = 2**30
+WIDTH = 11
+"""Of the column of subjects."""
+
+Told = tuple[str, str]
+"""How a thing is, and what to do to have it better, or an empty text."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at."""
+
+    subject: str
+    told: str
+    """How it is: a sentence, or a part of one."""
+    remedy: str = ""
+    """What to do to have it, or have it better; empty where nothing is to be done."""
+    is_fault: bool = False
+    """Whether it is needed and does not work."""
+
+    def line(self) -> str:
+        """For people: with a mark where something is broken, and what to do on a line of its own.
+
+        >>> print(Finding("page", "port 7860 is taken", "`music-gpt app --port 7861`").line())
+          page       port 7860 is taken
+                     to do: `music-gpt app --port 7861`
+        """
+        line = f"{'!' if self.is_fault else ' '} {self.subject:{WIDTH}}{self.told}"
+        return f"{line}\n{'':{WIDTH + 2}}to do: {self.remedy}" if self.remedy else line
+
+
+def findings(checkpoint: str | None = None, engine: str = "auto") -> Iterator[Finding]:
+    """Look at one thing after the other, in the order in which music needs them.
+
+    checkpoint: the one to look at and to compose with; None for the bundled one. engine: what runs
+    it, as for `music_gpt.load`.
+    """
+    looks: dict[str, Callable[[], Told]] = {
+        "machine": machine,
+        "packages": packages,
+        "PyTorch": pytorch,
+        "training": training,
+        "network": partial(network, checkpoint),
+        "composing": partial(composing, checkpoint, engine),
+        "sound": sound,
+        "page": page,
+    }
+    for subject, look in looks.items():
+        try:
+            told, remedy = look()
+        except InputError as error:
+            yield Finding(subject, str(error), is_fault=True)
+        except Exception as error:  # what a damaged library raises is up to it
+            yield Finding(subject, f"broken: {words_of(error)}", cure_of(error), is_fault=True)
+        else:
+            yield Finding(subject, told, remedy)
+
+
+# --- what is looked at; each raises where it is broken --------------------------------------------
+
+
+def machine() -> Told:
+    """Python, processors, memory and room."""
+    free, memory = shutil.disk_usage(Path.cwd()).free, memory_bytes()
+    told = [
+        f"music-gpt {__version__}, Python {platform.python_version()}",
+        f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
+        *([f"{memory / GIB:.0f} GiB of memory"] if memory else []),
+        f"{free / GIB:.0f} GiB free on the disk",
+    ]
+    return ", ".join(told), "make room on the disk" if free < LITTLE_BYTES else ""
+
+
+def packages() -> Told:
+    """Whether all that is needed is installed, and new enough."""
+    needed = requirements()
+    wrong = [fault for each in needed if (fault := why_not(each))]
+    if wrong:
+        raise InputError(f"{'; '.join(wrong)}; in the checkout, run `{INSTALL} '.[fast]'`.")
+    return f"all {len(needed)} that are needed are there, and new enough", ""
+
+
+def pytorch() -> Told:
+    """What PyTorch computes on."""
+    import torch
+
+    from music_gpt.network.model import resolve_device, use_bf16
+
+    device = resolve_device("auto")
+    float(torch.ones(2, device=device).sum())  # a GPU that it was not built for is found here
+    where = {"cpu": "the CPU", "mps": "Apple's GPU"}.get(device)
+    where = where or f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+    bf16 = ", in bf16" if use_bf16("auto", device) else ""
+    is_unused = device == "cpu" and shutil.which("nvidia-smi") is not None
+    remedy = "there is an NVIDIA driver; a PyTorch with CUDA trains many times as fast"
+    return f"{torch.__version__} on {where}{bf16}", remedy if is_unused else ""
+
+
+def training() -> Told:
+    """Whether a training can begin."""
+    import music_gpt.training.run  # noqa: F401 - the import is the check
+
+    return f"PyTorch Lightning {metadata.version('pytorch-lightning')}", ""
+
+
+def network(checkpoint: str | None) -> Told:
+    """The checkpoint."""
+    from music_gpt.network.checkpoint import load_checkpoint
+
+    model, card = load_checkpoint(checkpoint)
+    return f"{card['file']}, {model.n_parameters / 1e6:.1f} M parameters", ""
+
+
+def composing(checkpoint: str | None, engine: str) -> Told:
+    """How fast the network composes."""
+    from music_gpt.composing.pianist import load
+    from music_gpt.generation.engines import OPENINGS
+
+    music = load(checkpoint, engine=engine).compose(
+        min(OPENINGS.glob("*.mid")), seconds=COMPOSED_SECONDS, prompt_seconds=HEARD_SECONDS, seed=1
+    )
+    with closing(music):
+        for _ in music:
+            pass
+    told = (
+        f"{music.settings()['engine']}, {music.n_tokens / music.elapsed:,.0f} events/s, "
+        f"{music.seconds_composed / music.elapsed:.1f} times as fast as it is played"
+    )
+    is_slow = engine == "auto" and any(map(why_not, requirements("fast")))
+    return told, f"`{INSTALL} '.[fast]'` makes it up to four times as fast" if is_slow else ""
+
+
+def sound() -> Told:
+    """Whether the piano sounds, and each kind of file can be written."""
+    from music_gpt.audio import FORMATS, render, write_audio
+
+    note = np.array([(0.0, 0.5, 60, 80)], NOTE_DTYPE)
+    if not render(note).any():
+        raise InputError("The sampled piano is silent; install the package again.")
+    with tempfile.TemporaryDirectory(prefix="music-gpt-") as folder:
+        for suffix in FORMATS:
+            write_audio(note, Path(folder) / f"note{suffix}")
+    return f"the piano sounds, in {', '.join(FORMATS.values())}", ""
+
+
+def page() -> Told:
+    """Whether the page can be served."""
+    from music_gpt.ui.page import PORT
+
+    told = f"Gradio {metadata.version('gradio')}; port {PORT} is"
+    if is_free(PORT):
+        return f"{told} free", ""
+    return f"{told} taken", f"`music-gpt app --port {PORT + 1}` serves it at another"
+
+
+# --- their parts ----------------------------------------------------------------------------------
+
+
+def requirements(extra: str = "") -> list[Requirement]:
+    """What the package needs, or what one of its extras needs besides."""
+    try:
+        lines = metadata.requires("music_gpt") or []
+    except metadata.PackageNotFoundError:
+        raise InputError(
+            f"music_gpt is not installed; in its checkout, run `{INSTALL} '.[fast]'`."
+        ) from None
+    every = [Requirement(line) for line in lines]
+    if not extra:
+        return [each for each in every if each.marker is None]
+    is_its = {"extra": extra}
+    return [each for each in every if each.marker is not None and each.marker.evaluate(is_its)]
+
+
+def why_not(needed: Requirement) -> str:
+    """What is wrong with a package that is needed; empty where nothing is.
+
+    >>> why_not(Requirement("numpy>=2")), why_not(Requirement("no-such-package>=1"))
+    ('', 'no-such-package is not installed')
+    """
+    try:
+        version = metadata.version(needed.name)
+    except metadata.PackageNotFoundError:
+        return f"{needed.name} is not installed"
+    if needed.specifier.contains(version, prereleases=True):
+        return ""
+    return f"{needed.name} is {version}, but {needed.specifier} is needed"
+
+
+def memory_bytes() -> int:
+    """Of the whole machine; 0 where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def is_free(port: int) -> bool:
+    """Whether a page could listen there."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as door:
+        if os.name == "posix":  # elsewhere this would share a port that is taken
+            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            door.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def cure_of(error: Exception) -> str:
+    """What to do about a library that raises this.
+
+    torchvision comes with LitData, and what looks for it fails beside a torch of another build.
+    """
+    if "torchvision" in str(error):
+        return "`pip uninstall torchvision`, which is of another build than torch and is not needed"
+    return f"in the checkout, run `{INSTALL} '.[fast]'` once more"
