@@ -25,7 +25,7 @@ from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
 from music_gpt.ui.cloakroom import Cloakroom
 from music_gpt.ui.door import sentence
-from music_gpt.ui.form import CALL, FORM, as_whole, read_call, read_wish
+from music_gpt.ui.form import CALL, FORM, as_whole, filled, read_call, read_wish
 from music_gpt.ui.history import Source
 from music_gpt.ui.newness import Newness
 from music_gpt.ui.pianoroll import Selection, read_selection
@@ -82,15 +82,19 @@ class Desk:
     def come_in(self, visit: Visit, known: Any) -> tuple[Any, ...]:
         """A page was loaded: the visit and a key to it; where one is `known`, all that it showed.
 
+        The roll, the example, the tracks, the buttons, and the form with its character.
+
         The visit is set, because Gradio forgets, some time after somebody left, only what was set.
         """
         key = known.get("key") if isinstance(known, dict) else None
         left, shown = self._cloakroom.hand_out(key), (gr.skip(),) * 3
+        visit.was_loaded = True
         if left is not None and left is not visit:
             value, source = visit.take_over(left), visit.shown.source
             if not visit.n_under_way:  # else music that was begun meanwhile has the roll
                 shown = value, gr.update(value=source.example), tracks_of(source)
-        return visit, {"key": self._cloakroom.hand_in(visit)}, *shown, *idle(visit)
+        rest = *shown, *idle(visit), *filled(visit.form)
+        return visit, {"key": self._cloakroom.hand_in(visit)}, *rest
 
     def choose(self, visit: Visit, key: str | None) -> tuple[RollValue, Any]:
         """Show an example, or an empty sheet: the roll, and no tracks to choose from."""
@@ -278,6 +282,7 @@ def show(
     """
     try:
         wish, part = read_wish(dict(zip(FORM, values, strict=True))), read_selection(selection)
+        visit.form = tuple(values)
         visit.check(part.version)
         with under_way(visit), closing(begin(wish, part)) as steps:
             buttons = first = busy(stop)

@@ -5,7 +5,7 @@ Fields have the names that their numbers have on the command line, so one readin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -127,6 +127,16 @@ def preset_values(name: str) -> list[Any]:
     """
     knobs = asdict(SAMPLING_PRESETS[name])
     return [knobs[moved] for moved in PRESET_MOVES]
+
+
+def filled(values: Sequence[Any]) -> list[Any]:
+    """What shows these values of `FORM` again, and the character that they belong to, if any."""
+    if not values:
+        return [gr.skip()] * (len(FORM) + 1)
+    told = dict(zip(FORM, values, strict=True))
+    moved = [told[name] for name in PRESET_MOVES]
+    preset = next((name for name in SAMPLING_PRESETS if preset_values(name) == moved), None)
+    return [gr.update(value=value) for value in (*values, preset)]
 
 
 def read_wish(values: Mapping[str, Any]) -> Wish:

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from music_gpt.errors import InputError
 from music_gpt.metrics.continuations import UNHEARD_SHARES
 from music_gpt.tokens.originality import (
+    CERTAIN_NOTES,
     INDEX_FILE,
     OriginalityIndex,
     SharedRun,
@@ -57,4 +58,5 @@ def shared_line(run: SharedRun) -> str:
     name = " ".join(stem.replace("_", " ").split()) or stem
     name = name if len(name) <= MOST_LETTERS else name[:MOST_LETTERS] + "…"
     least = "" if run.exact else "At least "
-    return f"{least}{run.different_notes} notes in a row are as in {name}; {UNHEARD}."
+    chance = ", which may be chance" if run.different_notes < CERTAIN_NOTES else ""
+    return f"{least}{run.different_notes} notes in a row are as in {name}{chance}; {UNHEARD}."

@@ -111,9 +111,9 @@ def build_page(pianist: Pianist) -> gr.Blocks:
             with gr.Column(elem_id="roll-card", elem_classes="card"):
                 widgets = roll_card(desk)
             with gr.Column(elem_id="wish-card", elem_classes="card"):
-                wish = wish_card()
+                wish, preset = wish_card()
         plain_html("footer.html", "colophon")
-        wire_arrival(page, desk, widgets, *sources[1:])
+        wire_arrival(page, desk, widgets, *sources[1:], [*wish, preset])
         wire_prompt(desk, widgets, *sources)
         wire_composing(desk, widgets, wish)
         wire_saving(desk, widgets)
@@ -177,8 +177,8 @@ def roll_card(desk: Desk) -> Widgets:
     return Widgets(gr.State(first, time_to_live=WEEK), roll, go, redo, stop, saves)
 
 
-def wish_card() -> list[Any]:
-    """The form: its fields in the order of `FORM`."""
+def wish_card() -> tuple[list[Any], gr.Dropdown]:
+    """The form: its fields in the order of `FORM`, and the character, which moves some of them."""
     heading(2, "Compose", "How should it go on?")
     fields = {name: make_field(name) for name in SIMPLE[:2]}
     preset = gr.Dropdown(
@@ -198,7 +198,7 @@ def wish_card() -> list[Any]:
     with gr.Column(elem_id="advanced", elem_classes="folded"):
         fields |= {name: make_field(name) for name in ADVANCED}
     preset.input(preset_values, preset, [fields[name] for name in PRESET_MOVES], **AT_ONCE)
-    return [fields[name] for name in FORM]
+    return [fields[name] for name in FORM], preset
 
 
 # --- what a click does --------------------------------------------------------------------------
@@ -219,14 +219,15 @@ def wire_arrival(
     widgets: Widgets,
     tracks: gr.CheckboxGroup,
     example: gr.Radio,
+    form: list[Any],
 ) -> None:
-    """A page that is loaded again shows the music that it had."""
+    """A page that is loaded again shows the music that it had, and how it was asked for."""
     roll, *buttons = widgets.shown
     key = gr.JSON(visible=False)
     loaded = page.load(
         desk.come_in,
         [widgets.visit, key],
-        [widgets.visit, key, roll, example, tracks, *buttons],
+        [widgets.visit, key, roll, example, tracks, *buttons, *form],
         js=KNOWN,
         **AT_ONCE,
     )

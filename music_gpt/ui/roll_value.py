@@ -176,8 +176,11 @@ class Growth:
         self._closed[note.take] += note_text(note.start, note.end, note.pitch, note.velocity)
         self._keys[note.take].add(_name(note.start, note.pitch))
 
-    def value(self, state: str) -> RollValue:
-        """What the roll is given now: `state` is composing or done."""
+    def value(self, state: str, *, is_cut: bool = False) -> RollValue:
+        """What the roll is given now: `state` is composing or done.
+
+        is_cut: whether the music was ended before its time.
+        """
         composed = float(self._composition.seconds_composed)
         done, takes = state == "done", range(len(self._closed))
         ranks = rank_words(self._composition.ranking()) if done else [""] * len(takes)
@@ -185,7 +188,7 @@ class Growth:
             "state": state,
             "front": round(self._head["seam"] + composed, 3),
             "takes": [self._take(take, done) | {"rank": ranks[take]} for take in takes],
-            "status": status_line(self._composition, done=done),
+            "status": status_line(self._composition, done=done, is_cut=is_cut),
         }
 
     def _take(self, take: int, done: bool) -> RollValue:
@@ -212,13 +215,16 @@ class Growth:
         return "".join(note_text(*row) for row in rows if _name(row[0], row[2]) not in keys)
 
 
-def status_line(composition: Composition, *, done: bool = False) -> str:
+def status_line(composition: Composition, *, done: bool = False, is_cut: bool = False) -> str:
     """How far it is, or how long it became, and how fast.
 
-    As `12.4 / 30 s · 180 tokens/s · 4.4× real time`, or `29.6 s` and so on.
+    As `12.4 / 30 s · 180 tokens/s · 4.4× real time`, or `29.6 s` and so on; of music that was cut,
+    `12.4 s of 30, stopped` and so on.
     """
     composed = float(composition.seconds_composed)
     line = f"{composed:.1f} s" if done else f"{composed:.1f} / {composition.seconds:g} s"
+    if is_cut:
+        line += f" of {composition.seconds:g}, stopped"
     if composition.elapsed <= 0 or not composition.n_tokens:
         return line
     tokens = composition.n_tokens / composition.elapsed

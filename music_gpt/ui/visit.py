@@ -43,6 +43,10 @@ ARRIVED = 1
 SHOWN_SECONDS = 0.01
 """Times are shown to the hundredth."""
 CHANGED = "Other music is shown by now; press the button again to go on from it."
+FORGOTTEN = (
+    "The music of this page is not known any more, as when the program was started anew; load the "
+    "page again."
+)
 UNTOUCHED = "Stopped; the part is as it was"
 
 
@@ -79,6 +83,10 @@ class Visit:
 
     key: str = ""
     """What its page has to show when it is loaded again."""
+    was_loaded: bool = False
+    """Whether its page came in here; else it is one from before the program was started anew."""
+    form: tuple[Any, ...] = ()
+    """What stood in the form when music was last asked for, as `music_gpt.ui.form.FORM` has it."""
     composing: int = 0
     """The turn in which music is composed that is in view and has not ended; else one before it."""
 
@@ -100,7 +108,7 @@ class Visit:
     def check(self, version: int | None) -> None:
         """Raise `InputError` where other music is shown by now than under this version."""
         if version not in (None, self.shown.roll["version"]):
-            raise InputError(CHANGED)
+            raise InputError(CHANGED if self.was_loaded else FORGOTTEN)
 
     def begin(self, before: Snapshot) -> int:
         """The number of the next turn, in which music goes on from `before`.
@@ -116,7 +124,8 @@ class Visit:
         for snapshot in self.kept:
             if version in (None, snapshot.roll["version"]):
                 return snapshot
-        raise InputError("The music that was shown is no longer kept; choose other music.")
+        gone = "The music that was shown is no longer kept; choose other music."
+        raise InputError(gone if self.was_loaded else FORGOTTEN)
 
     def browse(self, direction: int) -> RollValue:
         """Show the music before (-1) or after (1) what is shown, if there is any."""
@@ -149,7 +158,7 @@ class Visit:
         What is composed there is not waited for. When something was chosen here meanwhile, this
         stays in view, and what had been composed there is earlier.
         """
-        shown, history = left.shown, left.history.copy()
+        shown, history, self.form = left.shown, left.history.copy(), self.form or left.form
         if self.turn > ARRIVED:
             composed = [each for each in history.whole(shown) if each.takes]
             self.history.earlier = latest([*composed, *self.history.earlier], self.shown)
@@ -218,7 +227,7 @@ def compose(
     visit.composing = turn
     told = [] if begun.prompt is None else begun.prompt.warnings
     visit.warnings = [line for line in composition.warnings if line not in told]
-    growth = Growth(composition, seed, roll)
+    growth, is_cut = Growth(composition, seed, roll), True
     try:
         yield growth.value("composing")
         shown = time.monotonic()
@@ -229,9 +238,11 @@ def compose(
             if time.monotonic() - shown >= every_seconds:
                 yield growth.value("composing")
                 shown = time.monotonic()
+        else:
+            is_cut = False
     finally:
         composition.close()
-        roll = growth.value("done") | visit.history.place
+        roll = growth.value("done", is_cut=is_cut) | visit.history.place
         composed = replace(begun, takes=composed_takes(composition), roll=roll)
         if visit.turn == turn:
             visit.shown, visit.composing = composed, 0

@@ -17,6 +17,7 @@ from music_gpt.ui import bounds, cloakroom
 from music_gpt.ui import visit as visits
 from music_gpt.ui.cloakroom import Cloakroom
 from music_gpt.ui.desk import NOTHING, Desk
+from music_gpt.ui.form import FORM, PRESET_MOVES, preset_values
 from music_gpt.ui.visit import Visit, Wish
 
 VISIT, KEY, ROLL, EXAMPLE, TRACKS, COMPOSE, _, STOP, MIDI = range(9)
@@ -59,6 +60,25 @@ def test_a_page_that_is_loaded_again_gets_its_music_and_buttons() -> None:
     saved = desk.save(".mid", again[VISIT], FIRST | {"version": visit.shown.roll["version"]})
     assert saved is not None
     assert Path(saved).name == "from-nothing-take-1-seed-2.mid"
+
+
+def test_the_form_is_as_it_was_when_music_was_last_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gr, "Warning", str)
+    desk = Desk(PIANIST)
+    visit, key, *rest = load(desk)
+    n_fields = len(FORM) + 1
+    assert rest[-n_fields:] == [gr.skip()] * n_fields
+    daring = dict(zip(PRESET_MOVES, preset_values("adventurous"), strict=True))
+    asked = values_of(**daring, seconds=5.0, seed="7", key="C minor", end=True)
+    list(desk.compose(visit, FIRST | {"end": 0}, *asked))
+    list(desk.compose(visit, FIRST | {"end": 0}, *values_of(seed="no number")))
+    again = load(desk, key)
+    assert [field["value"] for field in again[-n_fields:]] == [*asked, "adventurous"]
+    assert plain(list(again[-n_fields:]))
+    list(desk.compose(again[VISIT], FIRST | {"end": 0}, *values_of(temperature=1.4)))
+    assert load(desk, again[KEY])[-1]["value"] is None  # it is no character's
 
 
 def test_the_tracks_of_a_dropped_file_are_there_again(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
 from music_gpt.ui.desk import NOTHING, Desk
 from music_gpt.ui.roll_value import Take, length, notes_text
-from music_gpt.ui.visit import CHANGED, Visit, Wish
+from music_gpt.ui.visit import CHANGED, FORGOTTEN, Visit, Wish
 
 BACK, ON = FIRST | {"wants": "earlier"}, FIRST | {"wants": "later"}
 """What the browser sends from the two arrows."""
@@ -265,6 +265,19 @@ def test_what_is_saved_is_what_was_shown_when_the_button_was_pressed(
     monkeypatch.setattr(gr, "Warning", told.append)
     assert desk.save(".mid", visit, FIRST | {"version": -1}) is None
     assert told == ["The music that was shown is no longer kept; choose other music."]
+
+
+def test_a_page_from_before_a_new_start_is_told_to_load_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(gr, "Warning", told.append)
+    desk = Desk(PIANIST)
+    visit = desk.arrive()  # Gradio makes it for a page that it does not know
+    pressed = FIRST | {"version": 1, "wants": "continue"}
+    [(shown, *_)] = desk.compose(visit, pressed, *values_of())
+    assert desk.save(".mid", visit, pressed) is None
+    assert told == [shown["status"], desk.browse(visit, pressed)[0]["status"]] == [FORGOTTEN] * 2
 
 
 @pytest.mark.parametrize("verb", ["compose", "redo"])

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from fake_pianist import FakePianist
 from visiting import SCALE
 
@@ -51,6 +52,14 @@ def test_it_is_told_what_the_new_notes_of_a_take_share_with_the_training_music(
 def test_a_training_piece_whose_name_is_underscores_keeps_it() -> None:
     run = SharedRun(30, 28, 4.25, 62.0, "salon/__.mid", 9.5, exact=True)
     assert shared_line(run).startswith("28 notes in a row are as in __;")
+
+
+@pytest.mark.parametrize(("notes", "said"), [(13, True), (23, True), (24, False), (60, False)])
+def test_a_run_so_short_that_it_may_be_chance_is_told_as_such(notes: int, said: bool) -> None:
+    run = SharedRun(notes, notes, 4.25, 62.0, "waltz.mid", 9.5, exact=False)
+    assert (
+        f"{notes} notes in a row are as in waltz, which may be chance;" in shared_line(run)
+    ) is said
 
 
 def test_a_damaged_index_is_told_and_none_at_all_is_no_fault(tmp_path: Path) -> None:

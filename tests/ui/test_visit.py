@@ -1,6 +1,7 @@
 """What a visitor has and what Compose does, without a browser."""
 
 import inspect
+import re
 from itertools import pairwise
 from typing import Any
 
@@ -88,6 +89,7 @@ def test_stop_ends_at_the_next_note_and_keeps_the_music() -> None:
         visit.stop_asked = len(values) >= 5
     assert len(values) < 10
     assert values[-1]["state"] == "done"
+    assert re.match(r"[\d.]+ s of 60, stopped\b", values[-1]["status"])
     assert len(visit.shown.takes) == 1
 
 

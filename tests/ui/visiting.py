@@ -25,7 +25,8 @@ BAND = file(
 
 
 def visitor() -> Visit:
-    visit = Visit()
+    """Somebody whose page was loaded."""
+    visit = Visit(was_loaded=True)
     visit.show_prompt(piece_from_notes(SCALE), "Scale")
     return visit
 
