@@ -67,11 +67,18 @@ class RollDrawing {
   // ---- drawing --------------------------------------------------------------------------------
 
   frame() {
+    if (this.keyboard.isOpen) this.showPlayed();
     this.turnPage();
     if (this.dirty) this.draw();
     this.drawLive();
     this.showPosition();
     requestAnimationFrame(() => this.frame());
+  }
+
+  showPlayed() {
+    this.now = this.collect();
+    this.player.offset = this.now.end;
+    this.dirty = this.dirty || this.now.open.length > 0;
   }
 
   // A zoomed roll turns its page when the playhead reaches the edge.
@@ -104,9 +111,11 @@ class RollDrawing {
     this.drawRuler(pen, paint);
     for (const note of this.now.kept) this.drawNote(pen, note, paint.prompt);
     for (const note of this.now.fresh) this.drawNote(pen, note, paint.new);
-    for (const note of this.now.open) this.drawNote(pen, note, paint.new);
-    if (this.tab) this.drawSeams(pen, paint);
-    if (this.marking || (!this.tab && this.value.state !== "empty")) this.drawShade(pen, paint);
+    const plays = this.keyboard.isOpen;
+    for (const note of this.now.open) this.drawNote(pen, note, plays ? paint.prompt : paint.new);
+    if (this.tab && !plays) this.drawSeams(pen, paint);
+    const hasPart = this.marking || (!this.tab && this.value.state !== "empty");
+    if (hasPart && !plays) this.drawShade(pen, paint);
     this.drawKeys(pen, paint, new Map());
   }
 
@@ -218,7 +227,7 @@ class RollDrawing {
     const paint = this.paint();
     pen.clearRect(0, 0, this.width, this.height);
     if (!this.now.end) return;
-    if (this.player.playing) this.drawSounding(pen, paint, position);
+    if (this.player.playing || this.keyboard.isOpen) this.drawSounding(pen, paint, position);
     if (x >= GUTTER - 1 && x <= this.width) {
       pen.fillStyle = paint.ink;
       pen.fillRect(x - 0.75, RULER - 6, 1.5, this.height);
@@ -241,7 +250,7 @@ class RollDrawing {
     };
     light(this.now.kept, paint.prompt);
     light(this.now.fresh, paint.new);
-    light(this.now.open, paint.new);
+    light(this.now.open, this.keyboard.isOpen ? paint.prompt : paint.new);
     if (keys.size) this.drawKeys(pen, paint, keys);
   }
 }

@@ -24,7 +24,8 @@ class RollHandles extends RollDrawing {
   showHandles() {
     const { start, end } = this.held;
     const whole = this.now.end;
-    const shown = whole > 0 && (this.marking || (!this.tab && this.value.state !== "empty"));
+    const hasPart = this.marking || (!this.tab && this.value.state !== "empty");
+    const shown = whole > 0 && hasPart && !this.keyboard.isOpen;
     this.moveHandle(this.fromNode, start, shown);
     this.moveHandle(this.toNode, end, shown);
     const purpose = this.marking ? "compose anew" : "continue";

@@ -149,6 +149,7 @@ def prompt_card(desk: Desk) -> tuple[gr.File, gr.CheckboxGroup, gr.Radio]:
         height=76,
         elem_id="midi-file",
     )
+    plain_html("play.html", "play-it", js="play.js")
     tracks = gr.CheckboxGroup(
         label="Tracks of the file to use", visible=False, elem_id="tracks", type="value"
     )

@@ -41,6 +41,12 @@ class PianoRoll extends RollHandles {
     const bank = props.bank_url ? this.address(props.bank_url) : "";
     this.player = new PianoPlayer(new PianoBank(bank), () => this.music());
     this.player.changed = () => this.showTransport();
+    this.keyboard = new PianoKeyboard(
+      this.root.querySelector(".mg-keyboard"),
+      this.player,
+      (file) => this.takeFile([file]),
+      () => this.showKeyboard(),
+    );
     this.find();
     this.sharedNode.hidden = !props.compares;
     this.listen();
@@ -63,6 +69,7 @@ class PianoRoll extends RollHandles {
         wants: this.wants,
       }),
       expect: () => this.expect(),
+      play: () => this.keyboard.open(),
       making: () => (this.statusNode.textContent = "Making the file …"),
       made: () => (this.statusNode.textContent = this.value.status || ""),
       save: (file) => this.save(file),
@@ -88,6 +95,7 @@ class PianoRoll extends RollHandles {
         seed: (this.value.takes || []).map((take) => take.seed)[this.take],
         name: this.value.name,
         place: this.placeNode.textContent,
+        played: this.keyboard.isOpen ? this.keyboard.recording.count : null,
       }),
     };
   }
@@ -143,8 +151,18 @@ class PianoRoll extends RollHandles {
     return this.now;
   }
 
+  // What is played on the keys, as far as it has come.
+  played() {
+    const { recording } = this.keyboard;
+    const kept = recording.closed;
+    const open = recording.open(performance.now());
+    const end = open.length ? open[0].end : recording.seconds;
+    return { closed: kept, fresh: [], kept, open, front: end, end, growing: false };
+  }
+
   // Everything that is drawn and heard for the chosen tab.
   collect() {
+    if (this.keyboard.isOpen) return this.played();
     const value = this.value;
     if (!this.tab) {
       const notes = this.text("prompt").read(value.prompt || "");
@@ -177,13 +195,13 @@ class PianoRoll extends RollHandles {
     const before = this.value;
     const value = JSON.parse(JSON.stringify(this.props.value || {}));
     this.value = value;
+    if (value.version !== before.version) this.keyboard.close(); // other music is shown
     if (value.version !== before.version) this.begin(value);
     else if (value.state !== before.state) this.speak(value);
     if (value.state !== "redoing") this.follow = false;
     this.now = this.collect();
     this.root.dataset.state = value.state || "empty";
-    this.titleNode.textContent = value.name || "";
-    this.detailNode.textContent = value.detail || "";
+    this.showName();
     this.statusNode.textContent = value.status || "";
     this.showSeed();
     this.showPlace();
@@ -193,6 +211,13 @@ class PianoRoll extends RollHandles {
     this.showHandles();
     if (focused && this.continueNode.hidden) this.toNode.focus({ preventScroll: true }); // it goes on there
     this.dirty = true;
+  }
+
+  showName() {
+    const played = { name: "Your playing", detail: "Recorded from the first note on" };
+    const { name = "", detail = "" } = this.keyboard.isOpen ? played : this.value;
+    this.titleNode.textContent = this.titleNode.title = name;
+    this.detailNode.textContent = detail;
   }
 
   // Of all that was composed, which is shown. An arrow that leads nowhere keeps the focus.
@@ -249,6 +274,20 @@ class PianoRoll extends RollHandles {
     this.spokenNode.textContent = "Waiting for the pianist";
     if (matchMedia("(max-width: 720px)").matches)
       this.root.scrollIntoView({ behavior: "smooth", block: "start" });
+  }
+
+  // While one plays, the roll shows that, and nothing is composed, listened to or marked.
+  showKeyboard() {
+    const { isOpen } = this.keyboard;
+    this.root.dataset.playing = isOpen;
+    this.view = null;
+    this.marking = false;
+    this.now = this.collect();
+    this.player.offset = 0;
+    this.showName();
+    this.showHandles();
+    this.dirty = true;
+    if (isOpen) this.root.scrollIntoView({ behavior: "smooth", block: "nearest" });
   }
 
   // ---- tabs, transport, handles ---------------------------------------------------------------
@@ -396,6 +435,7 @@ class PianoRoll extends RollHandles {
   }
 
   spaceBar(event) {
+    if (this.keyboard.isOpen) return; // where it is the pedal
     if (event.code !== "Space" || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
     const busy = "input, textarea, select, button:not(.mg-handle), summary, a, [contenteditable]";
     if (event.target.closest && event.target.closest(busy)) return;
@@ -451,11 +491,18 @@ class PianoRoll extends RollHandles {
     stage.addEventListener("dragleave", () => stage.classList.remove("mg-over"));
     stage.addEventListener("drop", (event) => {
       stage.classList.remove("mg-over");
-      const field = document.querySelector(this.props.file_field || "nothing");
-      if (!field || !event.dataTransfer.files.length) return;
-      event.preventDefault();
-      field.files = event.dataTransfer.files;
-      field.dispatchEvent(new Event("change", { bubbles: true }));
+      if (this.takeFile(event.dataTransfer.files)) event.preventDefault();
     });
+  }
+
+  // Whether the field for files could take them.
+  takeFile(files) {
+    const field = document.querySelector(this.props.file_field || "nothing");
+    if (!field || !files.length) return false;
+    const carried = new DataTransfer();
+    for (const file of files) carried.items.add(file);
+    field.files = carried.files;
+    field.dispatchEvent(new Event("change", { bubbles: true }));
+    return true;
   }
 }

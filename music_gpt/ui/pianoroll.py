@@ -24,9 +24,9 @@ HERE = Path(__file__).parent
 BANK = HERE.parent / "piano_bank"
 """The recorded piano that the browser plays; a folder with bank.json and FLAC files."""
 
-SCRIPTS = ("player.js", "drawing.js", "handles.js", "pianoroll.js")
+SCRIPTS = ("player.js", "recording.js", "keyboard.js", "drawing.js", "handles.js", "pianoroll.js")
 """In the order in which each knows those before it."""
-STYLES = ("pianoroll.css", "transport.css")
+STYLES = ("pianoroll.css", "transport.css", "keyboard.css")
 WANTS = ("", "earlier", "later", "continue")
 LOST = "The part to continue did not arrive; load the page again."
 START = """

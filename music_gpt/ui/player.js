@@ -209,6 +209,19 @@ class PianoPlayer {
     this.strike(note, Math.max(0, late), end);
   }
 
+  // A key that is down now: it sounds until it is lifted.
+  press(key, pitch, velocity) {
+    this.lift(key);
+    this.strike({ start: -Infinity, pitch, velocity, key }, 0, Infinity);
+  }
+
+  lift(key) {
+    const voice = this.voices.get(key);
+    if (!voice) return;
+    this.voices.delete(key);
+    this.release(voice, this.context.currentTime, voice.damp);
+  }
+
   when(seconds) {
     return this.startedAt + (seconds - this.offset);
   }

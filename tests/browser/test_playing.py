@@ -1,0 +1,226 @@
+"""A prompt that one plays, in a real browser: letters, fingers and a MIDI keyboard."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Locator, expect
+from visitor import Visitor, box_of
+
+from music_gpt.midi.piece import read_piece
+from music_gpt.ui.pianoroll import file_text
+
+pytestmark = pytest.mark.browser
+Visit = Callable[..., Visitor]
+
+RECORD = """([script, moves, end]) => {
+  const recording = new Function(script + "; return new Recording();")();
+  for (const [what, ...told] of moves) recording[what](...told);
+  const shown = [...recording.closed, ...recording.open(end)];
+  const rows = shown.map((note) => [note.start, note.end, note.pitch, note.velocity]);
+  return [Array.from(recording.midi(end)), rows];
+}"""
+"""What becomes of moves of the keys: the bytes of a file, and the notes as they are shown."""
+
+STAGE_PIANO = """
+window.stagePiano = { name: "Stage Piano", onmidimessage: null };
+const access = { inputs: new Map([["1", window.stagePiano]]), onstatechange: null };
+Object.defineProperty(navigator, "requestMIDIAccess", { value: async () => access });
+"""
+
+
+def sit_down(visitor: Visitor) -> Visitor:
+    visitor.page.get_by_role("button", name="Play it yourself").click()
+    visitor.wait("state.played === 0")
+    return visitor
+
+
+def key(visitor: Visitor, pitch: int) -> Locator:
+    return visitor.page.locator(f".mg-key[data-pitch='{pitch}']")
+
+
+def told(visitor: Visitor) -> Locator:
+    return visitor.page.locator(".mg-played-told")
+
+
+def use(visitor: Visitor) -> dict[str, Any]:
+    visitor.page.get_by_role("button", name="Use as prompt").click()
+    return visitor.wait("state.name == 'My playing'")
+
+
+def test_letters_are_heard_and_seen_and_become_the_prompt(visit: Visit) -> None:
+    visitor = sit_down(visit().open())
+    expect(told(visitor)).to_contain_text("letters A to L")
+    assert not visitor.page.locator("#compose").is_visible()
+    visitor.page.keyboard.down("a")
+    visitor.wait("state.loudness > 1e-3 && state.notes == 1 && state.position > 0.3")
+    expect(key(visitor, 60)).to_have_class("mg-key mg-down")
+    visitor.photograph("playing")
+    visitor.page.keyboard.up("a")
+    expect(key(visitor, 60)).to_have_class("mg-key")
+    for letter in "dg":
+        visitor.page.keyboard.press(letter, delay=120)
+    expect(told(visitor)).to_contain_text("3 notes")
+    state = use(visitor)
+    assert (state["played"], state["notes"]) == (None, 3)
+    assert state["selection"] == {"start": 0, "end": state["end"]}
+    assert 0.5 < state["end"] < 5
+    visitor.page.click("#compose")
+    visitor.wait("state.state == 'done' && state.newNotes[0] > 3")
+
+
+def test_a_midi_keyboard_is_named_and_heard_with_its_pedal(visit: Visit) -> None:
+    visitor = visit()
+    visitor.page.add_init_script(STAGE_PIANO)
+    sit_down(visitor.open())
+    expect(visitor.page.locator(".mg-played-source")).to_have_text("Stage Piano")
+
+    def send(at: float, *data: int) -> None:
+        message = "([timeStamp, ...data]) => window.stagePiano.onmidimessage({ data, timeStamp })"
+        visitor.page.evaluate(message, [at, *data])
+
+    send(1000, 0xB0, 64, 127)
+    send(1500, 0x90, 60, 100)
+    send(1700, 0x90, 60, 0)
+    send(2000, 0x91, 67, 90)
+    send(2100, 0x81, 67, 0)
+    expect(told(visitor)).to_contain_text("0:00 · 2 notes · pedal")
+    assert visitor.wait("state.loudness > 1e-3")["notes"] == 2
+    send(4500, 0xB0, 64, 0)
+    expect(told(visitor)).to_have_text("Recording · 0:03 · 2 notes")
+    visitor.wait("state.loudness < 1e-4")
+    state = use(visitor)
+    assert state["notes"] == 2
+    assert state["end"] == pytest.approx(3.0, abs=0.02)
+    assert visitor.page.evaluate("window.stagePiano.onmidimessage") is None
+
+
+def test_the_file_is_what_was_played_and_shown(visit: Visit) -> None:
+    visitor = visit().open()
+    moves: list[list[Any]] = [
+        ["press", True, 100.0],  # the pedal, before the first key
+        ["down", 60, 100, 250.4],
+        ["up", 60, 400.0],
+        ["down", 60, 90, 700.0],  # struck again while the pedal holds it
+        ["up", 60, 800.0],
+        ["press", False, 1250.0],
+        ["down", 64, 1, 1300.0],
+        ["down", 67, 127, 1290.0],  # a device that tells of it late
+        ["up", 64, 1500.0],
+        ["up", 64, 1600.0],  # it is up already
+        ["down", 72, 64, 25_000.0],
+        ["down", 72, 70, 25_300.0],  # by a finger and a letter
+    ]
+    data, shown = visitor.page.evaluate(RECORD, [file_text("recording.js"), moves, 26_250.4])
+    piece = read_piece(bytes(data))
+    assert piece.warnings == []
+    expected = [
+        (0.0, 0.45, 60, 100),
+        (0.45, 1.0, 60, 90),
+        (1.05, 1.25, 64, 1),
+        (1.05, 26.0, 67, 127),
+        (24.75, 25.05, 72, 64),
+        (25.05, 26.0, 72, 70),
+    ]
+    for notes in (piece.sounding_notes.tolist(), sorted(map(tuple, shown))):
+        np.testing.assert_allclose(notes, expected, atol=0.0011)
+
+
+def test_fingers_play_the_keys_and_are_drawn_across_them(visit: Visit) -> None:
+    visitor = sit_down(visit().open())
+    boxes = [box_of(key(visitor, pitch)) for pitch in (60, 62, 64)]
+    places = [(box["x"] + box["width"] / 2, box["y"] + 0.9 * box["height"]) for box in boxes]
+    mouse = visitor.page.mouse
+    mouse.move(*places[0])
+    mouse.down()
+    mouse.move(*places[1], steps=4)
+    mouse.move(*places[2], steps=4)
+    expect(key(visitor, 64)).to_have_class("mg-key mg-down")
+    mouse.up()
+    expect(visitor.page.locator(".mg-down")).to_have_count(0)
+    assert visitor.state["played"] == 3
+    assert visitor.page.evaluate("document.activeElement.className") == "mg-played-keys"
+
+
+def test_on_a_phone_the_keys_fit_and_are_touched(visit: Visit) -> None:
+    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+    visitor = sit_down(visit(**phone).open())
+    expect(told(visitor)).to_have_text("Play on these keys, or on a MIDI keyboard.")
+    keys = box_of(visitor.page.locator(".mg-played-keys"))
+    last = box_of(visitor.page.locator(".mg-key:not(.mg-black)").last)
+    assert last["x"] + last["width"] <= keys["x"] + keys["width"] + 1
+    assert last["width"] >= 34
+    key(visitor, 62).tap()
+    visitor.wait("state.played == 1")
+    visitor.photograph("playing-phone")
+
+
+def test_one_may_start_over_or_leave_it(visit: Visit) -> None:
+    visitor = visit().open()
+    before = visitor.state
+    sit_down(visitor)
+    visitor.page.keyboard.press("a", delay=50)
+    visitor.page.get_by_role("button", name="Start over").click()
+    visitor.wait("state.played === 0 && state.notes == 0")
+    assert visitor.page.get_by_role("button", name="Use as prompt").is_disabled()
+    visitor.page.keyboard.press("a", delay=50)  # also while a button has the focus
+    visitor.wait("state.played == 1")
+    visitor.page.get_by_role("button", name="Cancel").click()
+    after = visitor.wait("state.played === null")
+    assert after == before | {name: after[name] for name in ("clock", "loudness")}
+    visitor.page.keyboard.press("a", delay=50)
+    assert visitor.state["played"] is None
+    visitor.page.wait_for_selector("#compose:visible")
+
+
+def test_octaves_can_be_changed_and_a_letter_that_is_down_comes_up(visit: Visit) -> None:
+    visitor = sit_down(visit().open())
+    visitor.page.keyboard.down("a")
+    expect(key(visitor, 60)).to_have_class("mg-key mg-down")
+    visitor.page.keyboard.press("x")
+    expect(visitor.page.locator(".mg-down")).to_have_count(0)
+    visitor.page.keyboard.up("a")
+    visitor.page.keyboard.down("a")
+    expect(key(visitor, 72)).to_have_class("mg-key mg-down")
+    visitor.page.evaluate("window.dispatchEvent(new Event('blur'))")
+    expect(visitor.page.locator(".mg-down")).to_have_count(0)
+    visitor.page.get_by_role("button", name="An octave lower").click()
+    expect(key(visitor, 60).locator("span")).to_have_text("A")
+
+
+def test_who_types_plays_nothing_and_space_is_the_pedal(visit: Visit) -> None:
+    visitor = sit_down(visit().open())
+    visitor.page.keyboard.down("a")
+    visitor.page.keyboard.down(" ")
+    expect(told(visitor)).to_contain_text("pedal")
+    visitor.page.keyboard.up("a")
+    visitor.wait("state.notes == 1 && !state.playing")
+    visitor.page.keyboard.up(" ")
+    visitor.seed("123")
+    visitor.page.keyboard.press("d")
+    assert visitor.state["played"] == 1
+
+
+@pytest.mark.parametrize(
+    ("access", "said"),
+    [
+        ("undefined", "This browser does not reach MIDI keyboards"),
+        ("async () => { throw new Error('no'); }", "MIDI keyboards are not allowed"),
+        ("async () => ({ inputs: new Map() })", "No MIDI keyboard is connected"),
+    ],
+)
+def test_where_there_is_no_midi_keyboard_it_is_said(visit: Visit, access: str, said: str) -> None:
+    visitor = visit()
+    script = f"Object.defineProperty(navigator, 'requestMIDIAccess', {{ value: {access} }})"
+    visitor.page.add_init_script(script)
+    sit_down(visitor.open())
+    expect(visitor.page.locator(".mg-played-source")).to_contain_text(said)
+
+
+def test_other_music_that_is_chosen_meanwhile_is_shown(visit: Visit) -> None:
+    visitor = sit_down(visit().open())
+    visitor.page.keyboard.press("a", delay=50)
+    visitor.page.get_by_label("Träumerei").check()
+    state = visitor.wait("state.name.startsWith('Träumerei')")
+    assert (state["played"], state["notes"] > 10) == (None, True)
