@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from music_gpt.errors import INSTALL, InputError
+from music_gpt.errors import InputError, install
 from music_gpt.files import plain_errors
 from music_gpt.printable import shown
 from music_gpt.tokens.card import CARD
@@ -67,7 +67,7 @@ def require_streaming(out: str | Path) -> None:
                 f"{shown(out)} exists and is not an empty folder; choose a new one for LitData."
             )
     if importlib.util.find_spec("litdata") is None:
-        raise InputError(f"LitData is not installed; run `{INSTALL} '.[litdata]'` first.")
+        raise InputError(f"LitData is not installed; run `{install('litdata')}` first.")
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,6 +1,6 @@
 """A machine and what is installed on it -> what works there, and what to do about what does not.
 
-Each check does the thing itself, as small as it can be: it composes, makes sound, asks for a port.
+A check does the thing itself where that takes seconds: it composes, makes sound, asks for a port.
 Nothing of it stays behind but what the first composition always leaves in the user's cache.
 """
 
@@ -16,14 +16,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 from packaging.requirements import Requirement
 
 from music_gpt import __version__
-from music_gpt.errors import INSTALL, InputError, words_of
-from music_gpt.notes import NOTE_DTYPE
+from music_gpt.errors import InputError, install, words_of
 
 COMPOSED_SECONDS, HEARD_SECONDS = 5.0, 10.0
 """Music that is composed, and heard before, to find out how fast that is."""
@@ -45,7 +44,7 @@ class Finding:
     told: str
     """How it is: a sentence, or a part of one."""
     remedy: str = ""
-    """What to do to have it, or have it better; empty where nothing is to be done."""
+    """What to do to have it, or have it better; empty where `told` says so, or all is well."""
     is_fault: bool = False
     """Whether it is needed and does not work."""
 
@@ -107,7 +106,7 @@ def packages() -> Told:
     needed = requirements()
     wrong = [fault for each in needed if (fault := why_not(each))]
     if wrong:
-        raise InputError(f"{'; '.join(wrong)}; in the checkout, run `{INSTALL} '.[fast]'`.")
+        raise InputError(f"{'; '.join(wrong)}; in the checkout, run `{install()}`.")
     return f"all {len(needed)} that are needed are there, and new enough", ""
 
 
@@ -118,13 +117,15 @@ def pytorch() -> Told:
     from music_gpt.network.model import resolve_device, use_bf16
 
     device = resolve_device("auto")
-    float(torch.ones(2, device=device).sum())  # a GPU that it was not built for is found here
-    where = {"cpu": "the CPU", "mps": "Apple's GPU"}.get(device)
-    where = where or f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+    try:
+        float(torch.ones(2, device=device).sum())
+    except RuntimeError as error:  # that GPU is none for which it was built, or it is out of order
+        raise InputError(
+            f"PyTorch {torch.__version__} does not compute on the GPU here ({words_of(error)}); "
+            "install the build that fits it, or set CUDA_VISIBLE_DEVICES to -1 and do without."
+        ) from error
     bf16 = ", in bf16" if use_bf16("auto", device) else ""
-    is_unused = device == "cpu" and shutil.which("nvidia-smi") is not None
-    remedy = "there is an NVIDIA driver; a PyTorch with CUDA trains many times as fast"
-    return f"{torch.__version__} on {where}{bf16}", remedy if is_unused else ""
+    return f"{torch.__version__} on {where(device)}{bf16}", idle_gpu(device)
 
 
 def training() -> Told:
@@ -145,7 +146,7 @@ def network(checkpoint: str | None) -> Told:
 def composing(checkpoint: str | None, engine: str) -> Told:
     """How fast the network composes."""
     from music_gpt.composing.pianist import load
-    from music_gpt.generation.engines import OPENINGS
+    from music_gpt.generation.engines import NEEDED, OPENINGS
 
     music = load(checkpoint, engine=engine).compose(
         min(OPENINGS.glob("*.mid")), seconds=COMPOSED_SECONDS, prompt_seconds=HEARD_SECONDS, seed=1
@@ -157,17 +158,20 @@ def composing(checkpoint: str | None, engine: str) -> Told:
         f"{music.settings()['engine']}, {music.n_tokens / music.elapsed:,.0f} events/s, "
         f"{music.seconds_composed / music.elapsed:.1f} times as fast as it is played"
     )
-    is_slow = engine == "auto" and any(map(why_not, requirements("fast")))
-    return told, f"`{INSTALL} '.[fast]'` makes it up to four times as fast" if is_slow else ""
+    is_slow = engine == "auto" and not all(map(find_spec, NEEDED))
+    return told, f"`{install()}` makes it several times as fast" if is_slow else ""
 
 
 def sound() -> Told:
     """Whether the piano sounds, and each kind of file can be written."""
+    import numpy as np  # here, so that one that is broken is told of
+
     from music_gpt.audio import FORMATS, render, write_audio
+    from music_gpt.notes import NOTE_DTYPE
 
     note = np.array([(0.0, 0.5, 60, 80)], NOTE_DTYPE)
     if not render(note).any():
-        raise InputError("The sampled piano is silent; install the package again.")
+        raise InputError("The sampled piano is silent; take the checkout or the package anew.")
     with tempfile.TemporaryDirectory(prefix="music-gpt-") as folder:
         for suffix in FORMATS:
             write_audio(note, Path(folder) / f"note{suffix}")
@@ -187,19 +191,37 @@ def page() -> Told:
 # --- their parts ----------------------------------------------------------------------------------
 
 
-def requirements(extra: str = "") -> list[Requirement]:
-    """What the package needs, or what one of its extras needs besides."""
+def where(device: str) -> str:
+    """What a device is called."""
+    import torch
+
+    if device != "cuda":
+        return {"cpu": "the CPU", "mps": "Apple's GPU"}[device]
+    driver = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
+    return f"{torch.cuda.get_device_name()}, {driver}"
+
+
+def idle_gpu(device: str) -> str:
+    """What to do where there is an NVIDIA GPU that PyTorch does not compute on."""
+    import torch
+
+    if device != "cpu" or shutil.which("nvidia-smi") is None:
+        return ""
+    if torch.version.cuda is None:
+        return "for the NVIDIA GPU here, install PyTorch's build with CUDA, as pytorch.org tells"
+    return "PyTorch finds no NVIDIA GPU; look what `nvidia-smi` and CUDA_VISIBLE_DEVICES say"
+
+
+def requirements() -> list[Requirement]:
+    """What the package needs on this machine, without its extras."""
     try:
         lines = metadata.requires("music_gpt") or []
     except metadata.PackageNotFoundError:
         raise InputError(
-            f"music_gpt is not installed; in its checkout, run `{INSTALL} '.[fast]'`."
+            f"music_gpt is not installed; in its checkout, run `{install()}`."
         ) from None
     every = [Requirement(line) for line in lines]
-    if not extra:
-        return [each for each in every if each.marker is None]
-    is_its = {"extra": extra}
-    return [each for each in every if each.marker is not None and each.marker.evaluate(is_its)]
+    return [each for each in every if each.marker is None or each.marker.evaluate({"extra": ""})]
 
 
 def why_not(needed: Requirement) -> str:
@@ -238,10 +260,16 @@ def is_free(port: int) -> bool:
 
 
 def cure_of(error: Exception) -> str:
-    """What to do about a library that raises this.
+    """What to do about a library that raises this; empty where nobody can know.
 
     torchvision comes with LitData, and what looks for it fails beside a torch of another build.
     """
-    if "torchvision" in str(error):
+    if "operator torchvision::" in str(error):
         return "`pip uninstall torchvision`, which is of another build than torch and is not needed"
-    return f"in the checkout, run `{INSTALL} '.[fast]'` once more"
+    if isinstance(error, ModuleNotFoundError):
+        return f"in the checkout, run `{install()}`"
+    if isinstance(error, ImportError) and error.name:
+        top = error.name.split(".")[0]
+        package = metadata.packages_distributions().get(top, [top])[0]
+        return f"in the checkout, run `pip install -c constraints.txt --force-reinstall {package}`"
+    return ""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from music_gpt.printable import printable_text
 
-INSTALL = "pip install -c constraints.txt --config-settings editable_mode=compat -e"
-"""Installs the package from its checkout; what of it follows, as '.[fast]'."""
-
 
 class InputError(ValueError):
     """Something that was given is not usable, and the person who gave it can mend it.
@@ -20,6 +17,15 @@ class InputError(ValueError):
         super().__init__(printable_text(sentence))  # whatever it names, it is one line
 
 
+def install(extra: str = "fast") -> str:
+    """What installs the package with an extra, in its checkout, in any shell.
+
+    >>> install("litdata")
+    'pip install -c constraints.txt --config-settings editable_mode=compat -e ".[litdata]"'
+    """
+    return f'pip install -c constraints.txt --config-settings editable_mode=compat -e ".[{extra}]"'
+
+
 def words_of(error: Exception) -> str:
     r"""What an error says in its first line; its name too, where it is none of ours.
 
@@ -30,8 +36,13 @@ def words_of(error: Exception) -> str:
     return said if isinstance(error, InputError) else f"{type(error).__name__}: {said}"
 
 
-def broken_library(error: Exception) -> InputError:
-    """What to raise where a library cannot be imported, because it is missing or does not fit."""
+def broken_library(error: Exception) -> Exception:
+    """What to raise where a library cannot be imported, because it is missing or does not fit.
+
+    That is the error itself where it is our own module that cannot be imported.
+    """
+    if str(getattr(error, "name", "") or "").startswith(("music_gpt", "data_prep")):
+        return error
     return InputError(
         f"A library is missing or broken ({words_of(error)}); `music-gpt doctor` says what to do."
     )

@@ -17,7 +17,7 @@ import torch
 from packaging.requirements import Requirement
 
 from music_gpt import doctor
-from music_gpt.errors import InputError
+from music_gpt.errors import InputError, install
 from music_gpt.ui.page import PORT
 
 ROOT = Path(__file__).parent.parent
@@ -50,7 +50,21 @@ def test_a_library_that_raises_what_it_likes_is_a_finding(monkeypatch: pytest.Mo
     (broken,) = [each for each in doctor.findings(engine="torch") if each.is_fault]
     assert broken.told == "broken: RuntimeError: operator torchvision::nms does not exist"
     assert broken.remedy.startswith("`pip uninstall torchvision`")
-    assert "'.[fast]'" in doctor.cure_of(ImportError("no symbol"))
+
+
+@pytest.mark.parametrize(
+    ("error", "cure"),
+    [
+        (ModuleNotFoundError("No module named 'torchvision'", name="torchvision"), f"{install()}`"),
+        (ImportError("no symbol", name="yaml._yaml"), "--force-reinstall PyYAML`"),
+        (ImportError("no symbol", name="nobodys"), "--force-reinstall nobodys`"),
+        (ImportError("no symbol"), ""),
+        (RuntimeError("out of order"), ""),
+    ],
+)
+def test_what_cures_a_library_depends_on_what_it_lacks(error: Exception, cure: str) -> None:
+    assert doctor.cure_of(error).lower().endswith(cure.lower())
+    assert bool(doctor.cure_of(error)) is bool(cure)
 
 
 @pytest.mark.parametrize(
@@ -68,11 +82,12 @@ def test_a_package_is_there_missing_or_too_old(needed: str, wrong: str) -> None:
 def test_packages_that_are_missing_are_named_with_what_installs_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lines = ["numpy>=999", "no-such-thing>=1", "never-asked; extra == 'fast'"]
+    here = "no-such-thing>=1; python_version >= '3'"
+    lines = ["numpy>=999", here, "elsewhere; python_version < '3'", "never; extra == 'fast'"]
     monkeypatch.setattr(metadata, "requires", lambda name: lines)
     with pytest.raises(InputError, match="numpy is .*no-such-thing is not installed; in the"):
         doctor.packages()
-    assert [each.name for each in doctor.requirements("fast")] == ["never-asked"]
+    assert [each.name for each in doctor.requirements()] == ["numpy", "no-such-thing"]
 
 
 def test_a_package_that_is_not_installed_at_all_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,8 +102,8 @@ def test_a_package_that_is_not_installed_at_all_says_so(monkeypatch: pytest.Monk
 def test_without_onnx_runtime_composing_says_how_to_be_faster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(doctor, "why_not", lambda needed: f"{needed.name} is not installed")
-    assert doctor.composing(None, "auto")[1].endswith("makes it up to four times as fast")
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    assert doctor.composing(None, "auto")[1] == f"`{install()}` makes it several times as fast"
     assert doctor.composing(None, "torch")[1] == ""
 
 
@@ -120,16 +135,27 @@ def test_little_room_on_the_disk_is_told(
     assert doctor.machine()[1] == remedy
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this PyTorch uses the GPU that is here")
-@pytest.mark.skipif(os.name == "nt", reason="a script is made a program by its mode")
-def test_a_driver_that_pytorch_does_not_use_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_gpu_that_pytorch_does_not_use_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver: list[str] = []
+    monkeypatch.setattr(shutil, "which", lambda name: name if name in driver else None)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert doctor.idle_gpu("cpu") == ""
+    driver.append("nvidia-smi")
+    assert doctor.idle_gpu("cpu").startswith("for the NVIDIA GPU here, install PyTorch's build")
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    assert doctor.idle_gpu("cpu").startswith("PyTorch finds no NVIDIA GPU; look")
+    assert doctor.idle_gpu("cuda") == ""
+
+
+def test_a_gpu_that_does_not_compute_is_told_with_a_way_out(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
-    (tmp_path / "nvidia-smi").chmod(0o755)
-    assert doctor.pytorch()[1] == ""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert doctor.pytorch()[1].startswith("there is an NVIDIA driver")
+    def fail(*args: object, **how: object) -> None:
+        raise RuntimeError("no kernel image is available for execution on the device")
+
+    monkeypatch.setattr(torch, "ones", fail)
+    with pytest.raises(InputError, match="no kernel image .*CUDA_VISIBLE_DEVICES to -1"):
+        doctor.pytorch()
 
 
 def test_a_torchvision_of_another_build_stops_a_training_with_a_sentence(tmp_path: Path) -> None:

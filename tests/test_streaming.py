@@ -48,6 +48,6 @@ def test_without_lit_data_one_is_told_how_to_get_it(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "litdata", None)
-    with pytest.raises(InputError, match=r"compat -e '\.\[litdata\]'` first"):
+    with pytest.raises(InputError, match=r'compat -e "\.\[litdata\]"` first'):
         write_for_streaming(tokens, tmp_path / "chunks")
     assert not (tmp_path / "chunks").exists()

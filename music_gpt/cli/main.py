@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from music_gpt.errors import InputError, install, words_of
 from music_gpt.process import exit_code
 
 
@@ -15,8 +16,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `music-gpt` with these words (default: those of the process); returns the exit code."""
 
     def work() -> None:
-        from music_gpt.cli.verbs import run  # a second, in which Ctrl-C may come
-
+        try:
+            from music_gpt.cli.verbs import run  # a second, in which Ctrl-C may come
+        except ImportError as error:  # without it there is no doctor
+            raise InputError(
+                f"The command line lacks a library ({words_of(error)}); in the checkout, run "
+                f"`{install()}`."
+            ) from error
         run(argv)
 
     return exit_code(work)

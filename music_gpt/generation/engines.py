@@ -23,7 +23,7 @@ import torch
 
 from music_gpt.checking import choice
 from music_gpt.config.sampling import ENGINES, ONNX_ENGINES
-from music_gpt.errors import INSTALL, InputError
+from music_gpt.errors import InputError, install
 from music_gpt.files import as_path, plain_errors, require_writable, whole_file
 from music_gpt.generation.cuda_engine import CudaEngine, require_gpu
 from music_gpt.generation.decoding import (
@@ -62,7 +62,7 @@ def require_engine(name: str, model: GPT | None = None) -> None:
     if not all(importlib.util.find_spec(package) for package in NEEDED):
         raise InputError(
             f"The engine {name} needs the packages {' and '.join(NEEDED)}, which are not installed;"
-            f" install them with `{INSTALL} '.[fast]'`, or use the engine torch."
+            f" install them with `{install()}`, or use the engine torch."
         )
     from music_gpt.network import onnx_graph
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tqdm import tqdm
 
-from music_gpt.errors import INSTALL, InputError, words_of
+from music_gpt.errors import InputError, install, words_of
 from music_gpt.network.model import GPT
 from music_gpt.printable import printable_text
 from music_gpt.training.run_folder import Measurement, append_row
@@ -121,7 +121,7 @@ def require_tensorboard() -> None:
     """Raise `InputError` unless TensorBoard's files can be written."""
     if importlib.util.find_spec("tensorboard") is None:
         raise InputError(
-            f"TensorBoard is asked for, but it is not installed; run `{INSTALL} '.[tensorboard]'`, "
+            f"TensorBoard is asked for, but it is not installed; run `{install('tensorboard')}`, "
             "or leave --train.tensorboard out."
         )
 

@@ -87,14 +87,15 @@ class Desk:
         The visit is set, because Gradio forgets, some time after somebody left, only what was set.
         """
         key = known.get("key") if isinstance(known, dict) else None
-        left, shown = self._cloakroom.hand_out(key), (gr.skip(),) * 3
+        left, shown, form = self._cloakroom.hand_out(key), (gr.skip(),) * 3, filled(())
         visit.was_loaded = True
         if left is not None and left is not visit:
             value, source = visit.take_over(left), visit.shown.source
             if not visit.n_under_way:  # else music that was begun meanwhile has the roll
                 shown = value, gr.update(value=source.example), tracks_of(source)
-        rest = *shown, *idle(visit), *filled(visit.form)
-        return visit, {"key": self._cloakroom.hand_in(visit)}, *rest
+                form = filled(visit.form)
+        known = {"key": self._cloakroom.hand_in(visit)}
+        return visit, known, *shown, *idle(visit), *form
 
     def choose(self, visit: Visit, key: str | None) -> tuple[RollValue, Any]:
         """Show an example, or an empty sheet: the roll, and no tracks to choose from."""

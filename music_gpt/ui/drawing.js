@@ -67,18 +67,11 @@ class RollDrawing {
   // ---- drawing --------------------------------------------------------------------------------
 
   frame() {
-    if (this.keyboard.isOpen) this.showPlayed();
     this.turnPage();
     if (this.dirty) this.draw();
     this.drawLive();
     this.showPosition();
     requestAnimationFrame(() => this.frame());
-  }
-
-  showPlayed() {
-    this.now = this.collect();
-    this.player.offset = this.now.end;
-    this.dirty = this.dirty || this.now.open.length > 0;
   }
 
   // A zoomed roll turns its page when the playhead reaches the edge.

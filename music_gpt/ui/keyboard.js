@@ -1,35 +1,47 @@
 // A MIDI keyboard, the letters of a computer, fingers on the page -> keys that sound and are recorded.
-// It knows its own panel and the player. What is recorded is drawn by the roll, and becomes a prompt
-// in the way of any MIDI file.
+// It knows its own panel, the player and the recording. What is recorded is drawn by the roll, and
+// becomes a prompt in the way of any MIDI file.
 
 const LETTERS = [
   ...["KeyA", "KeyW", "KeyS", "KeyE", "KeyD", "KeyF", "KeyT", "KeyG", "KeyY", "KeyH", "KeyU", "KeyJ"],
   ...["KeyK", "KeyO", "KeyL", "KeyP", "Semicolon"],
 ]; // from a C upwards, as the keys of a piano lie
 const OCTAVES = { KeyZ: -12, KeyX: 12 };
-const FIRST_C = 60;
+const FIRST_C = 60; // of the letters at first, and the lowest and highest that it can be
 const LOWEST_C = 24;
-const HIGHEST_C = 96;
+const HIGHEST_C = 84;
+const LOWEST_KEY = 21; // of a piano
+const HIGHEST_KEY = 108;
 const FIRM = 80; // velocity of a letter, which does not tell how it is struck
 const SOFT = 40; // of a finger far up on a key, and LOUD near its edge
 const LOUD = 112;
 const WHITE_WIDTH = 34; // of a white key on the page, at least
-const WHITES = [0, 2, 4, 5, 7, 9, 11];
-const FIELDS = "input, textarea, select, [contenteditable]"; // in which one types
-const HOW = "Play: letters A to L, these keys, or a MIDI keyboard. Space is the pedal.";
+const FEWEST_WHITES = 8;
+const MOST_WHITES = 22;
+const HALF_PEDAL = 64; // from here on it is down
+const SEND_MS = 10_000; // after which what was sent may be sent again
+const TYPED = "input, textarea, select, [contenteditable]"; // where letters are typed
+const HOW = "Play with the letters on the keys, with a finger or on a MIDI keyboard. Space is the pedal.";
 const HOW_BY_TOUCH = "Play on these keys, or on a MIDI keyboard.";
 
+function holderOf(input) {
+  return `midi ${input.id} `;
+}
+
 class PianoKeyboard {
-  // `use(file)` takes what was played; `changed()` is called when it opens and closes.
-  constructor(root, player, use, changed) {
+  // `roll` is told what happens: use(file) takes what was played and says whether it could,
+  // opened() and closed(), moved() after each key, say(text) for those who hear the page.
+  constructor(root, player, roll) {
     this.root = root;
     this.player = player;
-    this.use = use;
-    this.changed = changed;
+    this.roll = roll;
     this.isOpen = false;
+    this.isSent = false;
     this.recording = new Recording();
     this.base = FIRST_C;
-    this.pointers = new Map(); // id of a finger -> pitch under it
+    this.holders = new Map(); // pitch -> what holds it: a MIDI input, a letter, a finger
+    this.feet = new Set(); // what holds the pedal
+    this.fingers = new Map(); // id of a finger -> the pitch under it
     this.letters = new Map(); // letter that is down -> its pitch
     this.inputs = [];
     this.names = {};
@@ -39,79 +51,110 @@ class PianoKeyboard {
     this.listen();
   }
 
-  async open() {
+  open() {
     if (this.isOpen) return;
-    this.player.pause();
+    this.opener = document.activeElement;
     this.player.unlock(); // a click is under way, and a MIDI key is none
     this.isOpen = true;
-    this.root.hidden = false;
+    this.roll.opened();
     this.startOver();
     this.layOut();
-    this.changed();
     this.keysNode.focus({ preventScroll: true });
-    await this.findNames();
-    await this.findInputs();
+    this.roll.say(this.how);
+    this.findNames();
+    this.findInputs();
   }
 
   close() {
     if (!this.isOpen) return;
-    this.letGo();
-    for (const input of this.inputs) input.onmidimessage = null;
+    const hadFocus = this.root.contains(document.activeElement);
+    this.liftAll();
+    for (const input of this.inputs) this.leave(input);
     this.inputs = [];
     this.isOpen = false;
-    this.root.hidden = true;
-    this.changed();
+    this.roll.closed();
+    if (hadFocus && this.opener) this.opener.focus({ preventScroll: true });
   }
 
+  // A foot that stays on the pedal tells nothing more.
   startOver() {
-    this.letGo();
+    this.isSent = false;
+    this.liftKeys();
     this.recording = new Recording();
+    this.recording.press(this.feet.size > 0, performance.now());
     this.show();
   }
 
   send() {
     const bytes = this.recording.midi(performance.now());
-    this.letGo();
-    this.use(new File([bytes], "My playing.mid", { type: "audio/midi" }));
+    this.liftAll();
+    this.isSent = this.roll.use(new File([bytes], "My playing.mid", { type: "audio/midi" }));
+    this.show();
+    if (!this.isSent) this.toldNode.textContent = "The page is still reading a file; try again.";
+    setTimeout(() => this.isSent && this.refused(""), SEND_MS);
   }
 
-  // All that is down comes up, as when the window is left.
-  letGo() {
-    const now = performance.now();
-    this.pedal(false, now);
-    for (const note of [...this.recording.sounding.values()]) this.up(note.pitch, now);
-    this.letters.clear();
-    this.pointers.clear();
-  }
-
-  // The letters come up before they stand for other keys.
-  letLettersGo() {
-    for (const pitch of this.letters.values()) this.up(pitch, performance.now());
-    this.letters.clear();
+  // What was sent was no prompt, or did not arrive: one may go on.
+  refused(why) {
+    this.isSent = false;
+    this.show();
+    if (why) this.toldNode.textContent = why;
   }
 
   // ---- keys and the pedal -----------------------------------------------------------------------
 
-  down(pitch, velocity, stamp) {
-    if (pitch < 21 || pitch > 108) return; // not a key of a piano
+  // A key that is held from two sides is one key.
+  down(holder, pitch, velocity, stamp) {
+    if (this.isSent || pitch < LOWEST_KEY || pitch > HIGHEST_KEY) return;
+    const held = this.holders.get(pitch) || new Set();
+    const isNew = !held.size || held.has(holder);
+    this.holders.set(pitch, held.add(holder));
+    if (!isNew) return;
+    if (!this.recording.count) this.roll.say("Recording");
     this.recording.down(pitch, velocity, stamp);
     this.player.press("live" + pitch, pitch, velocity);
     this.light(pitch, true);
     this.show();
   }
 
-  up(pitch, stamp) {
+  up(holder, pitch, stamp) {
+    const held = this.holders.get(pitch);
+    if (!held || !held.delete(holder) || held.size) return;
+    this.holders.delete(pitch);
     this.recording.up(pitch, stamp);
     if (!this.recording.pedal) this.player.lift("live" + pitch);
     this.light(pitch, false);
     this.show();
   }
 
-  pedal(isDown, stamp) {
+  pedal(foot, isDown, stamp) {
+    if (isDown) this.feet.add(foot);
+    else this.feet.delete(foot);
     const rang = [...this.recording.sounding.values()].filter((note) => !note.held);
-    this.recording.press(isDown, stamp);
-    if (!isDown) for (const { pitch } of rang) this.player.lift("live" + pitch);
+    this.recording.press(this.feet.size > 0, stamp);
+    if (!this.feet.size) for (const { pitch } of rang) this.player.lift("live" + pitch);
     this.show();
+  }
+
+  // Those keys come up that something of this kind holds, as where it is not heard any more.
+  liftKeys(kind = "") {
+    const now = performance.now();
+    for (const [pitch, held] of [...this.holders])
+      for (const holder of [...held]) if (holder.startsWith(kind)) this.up(holder, pitch, now);
+    if ("letter".startsWith(kind)) this.letters.clear();
+    if ("finger".startsWith(kind)) this.fingers.clear();
+  }
+
+  liftAll() {
+    for (const foot of [...this.feet]) this.pedal(foot, false, performance.now());
+    this.liftKeys();
+  }
+
+  // Another window has the letters, but not the MIDI keyboard.
+  blur() {
+    this.pedal("space", false, performance.now());
+    this.liftKeys("letter");
+    this.liftKeys("finger");
   }
 
   light(pitch, isDown) {
@@ -121,36 +164,44 @@ class PianoKeyboard {
 
   // ---- what is seen -----------------------------------------------------------------------------
 
+  get how() {
+    return this.byTouch ? HOW_BY_TOUCH : HOW;
+  }
+
   show() {
     const { count, seconds, pedal } = this.recording;
-    this.useNode.disabled = this.againNode.disabled = !count;
+    this.useNode.disabled = this.isSent || !count;
+    this.againNode.disabled = !count;
     const notes = count === 1 ? "1 note" : count.toLocaleString("en") + " notes";
-    const told = `Recording · ${clock(seconds)} · ${notes}`;
-    this.toldNode.textContent = count ? told + (pedal ? " · pedal" : "") : this.byTouch ? HOW_BY_TOUCH : HOW;
-    this.root.dataset.recording = Boolean(count);
+    const told = `Recording · ${clock(seconds)} · ${notes}` + (pedal ? " · pedal" : "");
+    this.toldNode.textContent = this.isSent ? "Reading what you played …" : count ? told : this.how;
+    this.root.dataset.recording = Boolean(count) && !this.isSent;
+    this.roll.moved();
   }
 
-  // As many keys as have room, from the C of the letter A on, or an octave below it.
+  // As many keys as have room, from the C of the first letter on, or an octave below it.
   layOut() {
-    const width = this.keysNode.clientWidth || 300;
-    const n = Math.max(8, Math.min(22, Math.floor(width / WHITE_WIDTH)));
-    const first = n > 14 ? this.base - 12 : this.base;
+    const room = Math.floor(this.keysNode.clientWidth / WHITE_WIDTH);
+    const n = Math.max(FEWEST_WHITES, Math.min(MOST_WHITES, room));
+    const first = n > 14 ? Math.max(LOWEST_C, this.base - 12) : this.base;
     const keys = [];
-    for (let white = 0; white < n; white++) {
-      const pitch = first + 12 * Math.floor(white / 7) + WHITES[white % 7];
-      keys.push(this.makeKey(pitch, false, white / n, 1 / n));
-      const hasBlack = ![4, 11].includes(pitch % 12) && white + 1 < n;
-      if (hasBlack) keys.push(this.makeKey(pitch + 1, true, (white + 0.68) / n, 0.64 / n));
+    for (let pitch = first, white = 0; white < n; pitch++) {
+      if (BLACK_KEYS.has(pitch % 12)) {
+        keys.push(this.makeKey(pitch, "mg-key mg-black", (white - 0.32) / n, 0.64 / n));
+      } else {
+        keys.push(this.makeKey(pitch, "mg-key", white / n, 1 / n));
+        white++;
+      }
     }
-    this.keysNode.replaceChildren(...keys.filter((key) => key.dataset.pitch <= 108));
+    this.keysNode.replaceChildren(...keys);
     this.lowerNode.disabled = this.base <= LOWEST_C;
     this.higherNode.disabled = this.base >= HIGHEST_C;
-    for (const note of this.recording.sounding.values()) if (note.held) this.light(note.pitch, true);
+    for (const pitch of this.holders.keys()) this.light(pitch, true);
   }
 
-  makeKey(pitch, isBlack, left, width) {
+  makeKey(pitch, className, left, width) {
     const key = document.createElement("div");
-    key.className = isBlack ? "mg-key mg-black" : "mg-key";
+    key.className = className;
     key.dataset.pitch = pitch;
     key.style.left = 100 * left + "%";
     key.style.width = 100 * width + "%";
@@ -161,10 +212,12 @@ class PianoKeyboard {
     return key;
   }
 
+  // The letters come up before they stand for other keys.
   shift(semitones) {
     const base = this.base + semitones;
+    this.keysNode.focus({ preventScroll: true });
     if (base < LOWEST_C || base > HIGHEST_C) return;
-    this.letLettersGo();
+    this.liftKeys("letter");
     this.base = base;
     this.layOut();
   }
@@ -172,15 +225,18 @@ class PianoKeyboard {
   // What stands on the keys of this computer: not every one is laid out as an English one.
   async findNames() {
     if (this.byTouch) return;
-    const plain = (code) => (code === "Semicolon" ? ";" : code.slice(3));
-    this.names = Object.fromEntries(LETTERS.map((code) => [code, plain(code)]));
+    const codes = [...LETTERS, ...Object.keys(OCTAVES)];
+    this.names = Object.fromEntries(codes.map((code) => [code, code.replace("Key", "")]));
+    this.names.Semicolon = ";";
     try {
       const layout = await navigator.keyboard.getLayoutMap();
-      for (const code of LETTERS)
+      for (const code of codes)
         if (layout.has(code)) this.names[code] = layout.get(code).toUpperCase();
     } catch {
       // this browser does not tell
     }
+    this.lowerNode.title = `An octave lower (${this.names.KeyZ})`;
+    this.higherNode.title = `An octave higher (${this.names.KeyX})`;
     if (this.isOpen) this.layOut();
   }
 
@@ -189,7 +245,9 @@ class PianoKeyboard {
   async findInputs() {
     this.sourceNode.textContent = "";
     if (!navigator.requestMIDIAccess) {
-      this.sourceNode.textContent = "This browser does not reach MIDI keyboards";
+      this.sourceNode.textContent = window.isSecureContext
+        ? "This browser does not reach MIDI keyboards"
+        : "MIDI keyboards are reached at 127.0.0.1 or by https only";
       return;
     }
     try {
@@ -201,22 +259,32 @@ class PianoKeyboard {
     }
   }
 
+  // One that was unplugged holds no key any more.
   listenTo(access) {
     if (!this.isOpen) return;
-    this.inputs = [...access.inputs.values()];
-    for (const input of this.inputs) input.onmidimessage = (message) => this.hear(message);
-    const names = this.inputs.map((input) => input.name || "a MIDI keyboard").join(", ");
+    const inputs = [...access.inputs.values()].filter((input) => input.state !== "disconnected");
+    for (const input of this.inputs) if (!inputs.includes(input)) this.leave(input);
+    for (const input of inputs) input.onmidimessage = (message) => this.hear(input, message);
+    this.inputs = inputs;
+    const names = inputs.map((input) => input.name || "a MIDI keyboard").join(", ");
     this.sourceNode.textContent = names || "No MIDI keyboard is connected";
   }
 
-  hear({ data, timeStamp }) {
-    if (!this.isOpen) return;
+  // Some systems lend a keyboard to one program at a time.
+  leave(input) {
+    this.pedal(holderOf(input), false, performance.now());
+    this.liftKeys(holderOf(input));
+    input.onmidimessage = null;
+    if (input.close) input.close();
+  }
+
+  hear(input, { data, timeStamp }) {
     const [status, number, value] = data;
-    const stamp = timeStamp || performance.now();
     const kind = status & 0xf0;
-    if (kind === 0x90 && value) this.down(number, value, stamp);
-    else if (kind === 0x90 || kind === 0x80) this.up(number, stamp);
-    else if (kind === 0xb0 && number === PEDAL) this.pedal(value >= 64, stamp);
+    const holder = holderOf(input);
+    if (kind === 0x90 && value) this.down(holder, number, value, timeStamp);
+    else if (kind === 0x90 || kind === 0x80) this.up(holder, number, timeStamp);
+    else if (kind === 0xb0 && number === PEDAL) this.pedal(holder, value >= HALF_PEDAL, timeStamp);
   }
 
   // ---- letters and fingers ----------------------------------------------------------------------
@@ -224,69 +292,77 @@ class PianoKeyboard {
   listen() {
     document.addEventListener("keydown", (event) => this.letterDown(event), true);
     document.addEventListener("keyup", (event) => this.letterUp(event), true);
-    window.addEventListener("blur", () => this.isOpen && this.letGo());
+    window.addEventListener("blur", () => this.isOpen && this.blur());
     this.useNode.addEventListener("click", () => this.send());
-    this.againNode.addEventListener("click", () => this.startOver());
+    this.againNode.addEventListener("click", () => {
+      this.keysNode.focus({ preventScroll: true });
+      this.startOver();
+    });
     this.cancelNode.addEventListener("click", () => this.close());
     this.lowerNode.addEventListener("click", () => this.shift(-12));
     this.higherNode.addEventListener("click", () => this.shift(12));
-    const keys = this.keysNode;
-    keys.addEventListener("pointerdown", (event) => this.finger(event));
-    keys.addEventListener("pointermove", (event) => this.pointers.has(event.pointerId) && this.finger(event));
+    this.keysNode.addEventListener("pointerdown", (event) => this.fingerDown(event));
+    document.addEventListener("pointermove", (event) => this.finger(event));
     for (const end of ["pointerup", "pointercancel"])
       document.addEventListener(end, (event) => this.fingerUp(event));
-    new ResizeObserver(() => this.isOpen && this.layOut()).observe(keys);
+    new ResizeObserver(() => this.isOpen && this.layOut()).observe(this.keysNode);
   }
 
   letterDown(event) {
     if (!this.isOpen || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.target.closest && event.target.closest(FIELDS)) return;
-    if (event.code === "Space" && event.target.closest("button")) return; // it is pressed
+    if (event.target.closest?.(TYPED)) return;
+    if (event.code === "Space" && event.target.closest?.("button")) return; // it is pressed
     const pitch = LETTERS.includes(event.code) ? this.base + LETTERS.indexOf(event.code) : null;
-    const isOurs = pitch !== null || event.code in OCTAVES || event.code === "Space";
-    if (!isOurs) return;
+    if (pitch === null && !(event.code in OCTAVES) && event.code !== "Space") return;
     event.preventDefault();
     event.stopImmediatePropagation();
     if (event.repeat) return;
-    if (event.code === "Space") this.pedal(true, event.timeStamp);
+    if (event.code === "Space") this.pedal("space", true, event.timeStamp);
     else if (pitch === null) this.shift(OCTAVES[event.code]);
-    else if (!this.letters.has(event.code)) {
+    else {
       this.letters.set(event.code, pitch);
-      this.down(pitch, FIRM, event.timeStamp);
+      this.down("letter" + event.code, pitch, FIRM, event.timeStamp);
     }
   }
 
   letterUp(event) {
     if (!this.isOpen) return;
-    if (event.code === "Space") this.pedal(false, event.timeStamp);
+    if (event.code === "Space" && this.feet.has("space")) this.pedal("space", false, event.timeStamp);
     if (!this.letters.has(event.code)) return;
-    this.up(this.letters.get(event.code), event.timeStamp);
+    this.up("letter" + event.code, this.letters.get(event.code), event.timeStamp);
     this.letters.delete(event.code);
+  }
+
+  fingerDown(event) {
+    if (event.button) return; // not the first one of a mouse
+    event.preventDefault(); // the keys keep the focus
+    this.keysNode.focus({ preventScroll: true });
+    if (event.target.hasPointerCapture?.(event.pointerId))
+      event.target.releasePointerCapture(event.pointerId);
+    this.fingers.set(event.pointerId, null);
+    this.finger(event);
   }
 
   // A finger that is drawn across the keys strikes one after the other.
   finger(event) {
-    const key = document.elementFromPoint(event.clientX, event.clientY)?.closest?.(".mg-key");
-    if (event.type === "pointerdown") {
-      event.preventDefault(); // the keys keep the focus
-      this.keysNode.focus({ preventScroll: true });
-      if (event.target.hasPointerCapture?.(event.pointerId))
-        event.target.releasePointerCapture(event.pointerId);
-    }
-    const pitch = key && this.keysNode.contains(key) ? Number(key.dataset.pitch) : null;
-    const before = this.pointers.get(event.pointerId);
+    if (!this.fingers.has(event.pointerId)) return;
+    const under = document.elementFromPoint(event.clientX, event.clientY);
+    const key = under && this.keysNode.contains(under) ? under.closest(".mg-key") : null;
+    const pitch = key ? Number(key.dataset.pitch) : null;
+    const before = this.fingers.get(event.pointerId);
     if (pitch === before) return;
-    if (before != null) this.up(before, event.timeStamp);
-    this.pointers.set(event.pointerId, pitch);
+    if (before !== null) this.up("finger" + event.pointerId, before, event.timeStamp);
+    this.fingers.set(event.pointerId, pitch);
     if (pitch === null) return;
     const box = key.getBoundingClientRect();
     const share = Math.max(0, Math.min(1, (event.clientY - box.top) / box.height));
-    this.down(pitch, Math.round(SOFT + (LOUD - SOFT) * share), event.timeStamp);
+    const velocity = Math.round(SOFT + (LOUD - SOFT) * share);
+    this.down("finger" + event.pointerId, pitch, velocity, event.timeStamp);
   }
 
   fingerUp(event) {
-    const pitch = this.pointers.get(event.pointerId);
-    this.pointers.delete(event.pointerId);
-    if (this.isOpen && pitch != null) this.up(pitch, event.timeStamp);
+    const pitch = this.fingers.get(event.pointerId);
+    this.fingers.delete(event.pointerId);
+    if (pitch != null) this.up("finger" + event.pointerId, pitch, event.timeStamp);
   }
 }

@@ -25,7 +25,7 @@ class NoteText {
   }
 }
 
-class PianoRoll extends RollHandles {
+class PianoRoll extends PlayedRoll {
   constructor(element, props, send) {
     super(props);
     this.send = send; // asks the server for other music:
@@ -41,12 +41,7 @@ class PianoRoll extends RollHandles {
     const bank = props.bank_url ? this.address(props.bank_url) : "";
     this.player = new PianoPlayer(new PianoBank(bank), () => this.music());
     this.player.changed = () => this.showTransport();
-    this.keyboard = new PianoKeyboard(
-      this.root.querySelector(".mg-keyboard"),
-      this.player,
-      (file) => this.takeFile([file]),
-      () => this.showKeyboard(),
-    );
+    this.keyboard = this.makeKeyboard();
     this.find();
     this.sharedNode.hidden = !props.compares;
     this.listen();
@@ -69,7 +64,7 @@ class PianoRoll extends RollHandles {
         wants: this.wants,
       }),
       expect: () => this.expect(),
-      play: () => this.keyboard.open(),
+      play: () => this.sitDown(),
       making: () => (this.statusNode.textContent = "Making the file …"),
       made: () => (this.statusNode.textContent = this.value.status || ""),
       save: (file) => this.save(file),
@@ -151,15 +146,6 @@ class PianoRoll extends RollHandles {
     return this.now;
   }
 
-  // What is played on the keys, as far as it has come.
-  played() {
-    const { recording } = this.keyboard;
-    const kept = recording.closed;
-    const open = recording.open(performance.now());
-    const end = open.length ? open[0].end : recording.seconds;
-    return { closed: kept, fresh: [], kept, open, front: end, end, growing: false };
-  }
-
   // Everything that is drawn and heard for the chosen tab.
   collect() {
     if (this.keyboard.isOpen) return this.played();
@@ -187,15 +173,17 @@ class PianoRoll extends RollHandles {
   // Seconds that the roll shows when it is not zoomed.
   get span() {
     const value = this.value;
-    const asked = this.tab && value.state === "composing" ? value.seam + value.asked : 0;
+    const grows = this.tab && value.state === "composing" && !this.keyboard.isOpen;
+    const asked = grows ? value.seam + value.asked : 0;
     return Math.max(8, asked, this.now.end);
   }
 
   update() {
     const before = this.value;
     const value = JSON.parse(JSON.stringify(this.props.value || {}));
-    this.value = value;
     if (value.version !== before.version) this.keyboard.close(); // other music is shown
+    else if (value.answer !== before.answer) this.keyboard.refused(value.status);
+    this.value = value;
     if (value.version !== before.version) this.begin(value);
     else if (value.state !== before.state) this.speak(value);
     if (value.state !== "redoing") this.follow = false;
@@ -214,7 +202,7 @@ class PianoRoll extends RollHandles {
   }
 
   showName() {
-    const played = { name: "Your playing", detail: "Recorded from the first note on" };
+    const played = { name: "My playing", detail: "Recorded from the first note on" };
     const { name = "", detail = "" } = this.keyboard.isOpen ? played : this.value;
     this.titleNode.textContent = this.titleNode.title = name;
     this.detailNode.textContent = detail;
@@ -274,20 +262,6 @@ class PianoRoll extends RollHandles {
     this.spokenNode.textContent = "Waiting for the pianist";
     if (matchMedia("(max-width: 720px)").matches)
       this.root.scrollIntoView({ behavior: "smooth", block: "start" });
-  }
-
-  // While one plays, the roll shows that, and nothing is composed, listened to or marked.
-  showKeyboard() {
-    const { isOpen } = this.keyboard;
-    this.root.dataset.playing = isOpen;
-    this.view = null;
-    this.marking = false;
-    this.now = this.collect();
-    this.player.offset = 0;
-    this.showName();
-    this.showHandles();
-    this.dirty = true;
-    if (isOpen) this.root.scrollIntoView({ behavior: "smooth", block: "nearest" });
   }
 
   // ---- tabs, transport, handles ---------------------------------------------------------------

@@ -24,7 +24,10 @@ HERE = Path(__file__).parent
 BANK = HERE.parent / "piano_bank"
 """The recorded piano that the browser plays; a folder with bank.json and FLAC files."""
 
-SCRIPTS = ("player.js", "recording.js", "keyboard.js", "drawing.js", "handles.js", "pianoroll.js")
+SCRIPTS = (
+    *("player.js", "drawing.js", "recording.js", "keyboard.js"),
+    *("handles.js", "playing.js", "pianoroll.js"),
+)
 """In the order in which each knows those before it."""
 STYLES = ("pianoroll.css", "transport.css", "keyboard.css")
 WANTS = ("", "earlier", "later", "continue")

@@ -65,9 +65,14 @@ class Recording {
     this.closed.push({ ...note, end: Math.max(note.start + 0.001, at / 1000) });
   }
 
+  // Seconds since the first key, also in a rest.
+  elapsed(stamp) {
+    return this.began === null ? 0 : Math.max(this.last, stamp - this.began) / 1000;
+  }
+
   // What still sounds, up to now.
   open(stamp) {
-    const end = this.began === null ? 0 : Math.max(this.last, stamp - this.began) / 1000;
+    const end = this.elapsed(stamp);
     return [...this.sounding.values()].map((note) => ({ ...note, end }));
   }
 

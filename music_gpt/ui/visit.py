@@ -84,7 +84,8 @@ class Visit:
     key: str = ""
     """What its page has to show when it is loaded again."""
     was_loaded: bool = False
-    """Whether its page came in here; else it is one from before the program was started anew."""
+    """Whether its page came in here: else it was loaded before the program was started anew, or is
+    about to come."""
     form: tuple[Any, ...] = ()
     """What stood in the form when music was last asked for, as `music_gpt.ui.form.FORM` has it."""
     composing: int = 0
@@ -105,10 +106,15 @@ class Visit:
         """Whether something was composed, or a prompt chosen that is not of the page."""
         return any(each.takes or not each.source.example for each in self.kept)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether what its page shows comes from here."""
+        return self.was_loaded or self.turn > ARRIVED
+
     def check(self, version: int | None) -> None:
         """Raise `InputError` where other music is shown by now than under this version."""
         if version not in (None, self.shown.roll["version"]):
-            raise InputError(CHANGED if self.was_loaded else FORGOTTEN)
+            raise InputError(CHANGED if self.is_known else FORGOTTEN)
 
     def begin(self, before: Snapshot) -> int:
         """The number of the next turn, in which music goes on from `before`.
@@ -125,7 +131,7 @@ class Visit:
             if version in (None, snapshot.roll["version"]):
                 return snapshot
         gone = "The music that was shown is no longer kept; choose other music."
-        raise InputError(gone if self.was_loaded else FORGOTTEN)
+        raise InputError(gone if self.is_known else FORGOTTEN)
 
     def browse(self, direction: int) -> RollValue:
         """Show the music before (-1) or after (1) what is shown, if there is any."""

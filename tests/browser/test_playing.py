@@ -24,7 +24,7 @@ RECORD = """([script, moves, end]) => {
 """What becomes of moves of the keys: the bytes of a file, and the notes as they are shown."""
 
 STAGE_PIANO = """
-window.stagePiano = { name: "Stage Piano", onmidimessage: null };
+window.stagePiano = { id: "1", name: "Stage Piano", onmidimessage: null };
 const access = { inputs: new Map([["1", window.stagePiano]]), onstatechange: null };
 Object.defineProperty(navigator, "requestMIDIAccess", { value: async () => access });
 """
@@ -51,7 +51,7 @@ def use(visitor: Visitor) -> dict[str, Any]:
 
 def test_letters_are_heard_and_seen_and_become_the_prompt(visit: Visit) -> None:
     visitor = sit_down(visit().open())
-    expect(told(visitor)).to_contain_text("letters A to L")
+    expect(told(visitor)).to_contain_text("Play with the letters on the keys")
     assert not visitor.page.locator("#compose").is_visible()
     visitor.page.keyboard.down("a")
     visitor.wait("state.loudness > 1e-3 && state.notes == 1 && state.position > 0.3")
@@ -195,8 +195,10 @@ def test_who_types_plays_nothing_and_space_is_the_pedal(visit: Visit) -> None:
     visitor.page.keyboard.down(" ")
     expect(told(visitor)).to_contain_text("pedal")
     visitor.page.keyboard.up("a")
-    visitor.wait("state.notes == 1 && !state.playing")
+    visitor.page.wait_for_timeout(300)
+    assert visitor.wait("state.notes == 1 && state.loudness > 1e-3")["playing"] is False
     visitor.page.keyboard.up(" ")
+    visitor.wait("state.loudness < 1e-3")
     visitor.seed("123")
     visitor.page.keyboard.press("d")
     assert visitor.state["played"] == 1
@@ -224,3 +226,103 @@ def test_other_music_that_is_chosen_meanwhile_is_shown(visit: Visit) -> None:
     visitor.page.get_by_label("Träumerei").check()
     state = visitor.wait("state.name.startsWith('Träumerei')")
     assert (state["played"], state["notes"] > 10) == (None, True)
+
+
+def test_what_is_played_while_a_take_is_shown_becomes_the_prompt(visit: Visit) -> None:
+    visitor = visit().open()
+    visitor.wish(**{"Length in seconds": 5})
+    visitor.page.click("#compose")
+    visitor.wait("state.state == 'done' && state.tab == 1 && !state.playing")
+    before = visitor.state
+    sit_down(visitor)
+    visitor.page.get_by_role("button", name="Cancel").click()
+    assert visitor.wait("state.played === null")["position"] == before["position"]
+    assert visitor.page.get_by_role("button", name="Play", exact=True).is_enabled()
+    sit_down(visitor)
+    visitor.page.keyboard.press("a", delay=50)
+    state = use(visitor)
+    assert (state["tab"], state["notes"], state["played"]) == (0, 1, None)
+    visitor.page.click("#compose")
+    visitor.wait("state.state == 'done' && state.newNotes[0] > 3")
+
+
+def test_nobody_plays_while_music_is_composed(visit: Visit) -> None:
+    visitor = visit().open()
+    visitor.wish(**{"Length in seconds": 300})
+    visitor.compose()
+    visitor.wait("state.state == 'composing'")
+    visitor.page.get_by_role("button", name="Play it yourself").click()
+    expect(visitor.page.locator(".mg-spoken")).to_contain_text("stop it before you play")
+    assert visitor.state["played"] is None
+    visitor.page.click("#stop")
+    visitor.wait("state.state == 'done'")
+    sit_down(visitor)
+
+
+def test_a_new_start_clears_the_sheet_and_keeps_the_foot_on_the_pedal(visit: Visit) -> None:
+    visitor = sit_down(visit().open())
+    blank = "(() => { const c = document.querySelector('.mg-notes'); return c.toDataURL(); })()"
+    empty = visitor.page.evaluate(blank)
+    visitor.page.keyboard.down(" ")
+    visitor.page.keyboard.press("g", delay=60)
+    visitor.wait("state.notes == 1")
+    visitor.page.wait_for_function(f"(empty) => {blank} !== empty", arg=empty)
+    visitor.page.get_by_role("button", name="Start over").click()
+    visitor.page.wait_for_function(f"(empty) => {blank} === empty", arg=empty)
+    assert visitor.page.evaluate("document.activeElement.className") == "mg-played-keys"
+    visitor.page.keyboard.press("d", delay=60)
+    expect(told(visitor)).to_contain_text("1 note · pedal")
+    visitor.page.wait_for_timeout(150)
+    assert visitor.page.locator(".mg-down").count() == 0
+    assert visitor.state["end"] > 0.2  # the string sounds on
+    visitor.page.keyboard.up(" ")
+    expect(told(visitor)).not_to_contain_text("pedal")
+
+
+def test_a_key_that_is_held_from_two_sides_is_one(visit: Visit) -> None:
+    visitor = visit()
+    visitor.page.add_init_script(STAGE_PIANO)
+    sit_down(visitor.open())
+    send = "(data) => window.stagePiano.onmidimessage({ data, timeStamp: performance.now() })"
+    visitor.page.keyboard.down("a")
+    visitor.page.evaluate(send, [0x90, 60, 100])
+    visitor.page.keyboard.up("a")
+    expect(key(visitor, 60)).to_have_class("mg-key mg-down")
+    assert visitor.state["played"] == 1
+    visitor.page.evaluate(send, [0x80, 60, 0])
+    expect(key(visitor, 60)).to_have_class("mg-key")
+
+
+def test_a_keyboard_that_is_unplugged_holds_no_key(visit: Visit) -> None:
+    visitor = visit()
+    visitor.page.add_init_script(STAGE_PIANO + "window.access = access;")
+    sit_down(visitor.open())
+    send = "(data) => window.stagePiano.onmidimessage({ data, timeStamp: performance.now() })"
+    visitor.page.evaluate(send, [0xB0, 64, 127])
+    visitor.page.evaluate(send, [0x90, 60, 100])
+    visitor.page.evaluate("window.access.inputs.clear(); window.access.onstatechange()")
+    expect(visitor.page.locator(".mg-played-source")).to_have_text("No MIDI keyboard is connected")
+    expect(visitor.page.locator(".mg-down")).to_have_count(0)
+    expect(told(visitor)).not_to_contain_text("pedal")
+
+
+def test_the_button_that_was_clicked_last_leaves_space_to_the_pedal(visit: Visit) -> None:
+    visitor = sit_down(visit().open())
+    visitor.page.get_by_role("button", name="An octave higher").click()
+    visitor.page.keyboard.press("a", delay=30)
+    visitor.page.keyboard.down(" ")
+    expect(told(visitor)).to_contain_text("1 note · pedal")
+    visitor.page.keyboard.up(" ")
+    expect(key(visitor, 72).locator("span")).to_have_text("A")
+
+
+def test_what_was_played_is_kept_where_the_page_refuses_it(visit: Visit) -> None:
+    visitor = sit_down(visit().open())
+    visitor.page.keyboard.press("a", delay=30)
+    visitor.page.evaluate("document.querySelector('#midi-file input[type=file]').remove()")
+    visitor.page.get_by_role("button", name="Use as prompt").click()
+    expect(told(visitor)).to_have_text("The page is still reading a file; try again.")
+    assert visitor.page.get_by_role("button", name="Use as prompt").is_enabled()
+    assert visitor.state["played"] == 1
+    visitor.page.get_by_role("button", name="Cancel").click()
+    assert visitor.page.evaluate("document.activeElement.textContent.trim()") == "Play it yourself"

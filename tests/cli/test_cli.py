@@ -16,6 +16,7 @@ from calls import LONG, Said, refused
 import music_gpt
 from music_gpt.cli import main as cli
 from music_gpt.cli import verbs
+from music_gpt.composing import pianist
 
 ROOT = Path(__file__).parent.parent.parent
 VERBS = {
@@ -73,10 +74,34 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_library_that_is_missing_is_a_sentence(
-    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "music_gpt.ui", None)
-    refused(call("app"), "A library is missing or broken (ModuleNotFoundError: ")
+    def load(*args: object, **options: object) -> None:
+        raise ModuleNotFoundError("No module named 'gradio'", name="gradio")
+
+    monkeypatch.setattr(pianist, "load", load)
+    refused(call("app"), "A library is missing or broken (ModuleNotFoundError: No module named")
+    monkeypatch.setitem(sys.modules, "music_gpt.composing.pianist", None)  # a fault of our own
+    with pytest.raises(ImportError, match="music_gpt.composing.pianist"):
+        call("app")
+
+
+@pytest.mark.parametrize("library", ["jsonargparse", "yaml", "numpy"])
+def test_without_a_library_of_the_command_line_one_is_told_how_to_get_it(
+    library: str, tmp_path: Path
+) -> None:
+    (tmp_path / f"{library}.py").write_text("import no_such_part")
+    done = subprocess.run(
+        [sys.executable, "-m", "music_gpt.cli.main", "doctor"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "No module named 'no_such_part'" in done.stderr
+    assert "pip install -c constraints.txt" in done.stderr
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -19,6 +19,7 @@ import pytest
 import soundfile
 from visiting import BAND, FIRST, PIANIST, SCALE, names_in, steps, values_of, visitor
 
+from music_gpt.cli import verbs
 from music_gpt.cli.composing import add_generate
 from music_gpt.composing.pianist import Pianist
 from music_gpt.config.model import ModelConfig
@@ -383,6 +384,7 @@ def test_two_files_of_one_name_never_meet() -> None:
 def test_the_page_is_for_this_machine_unless_told_otherwise() -> None:
     options = launch_options()
     assert options["server_name"] == "127.0.0.1"
+    assert options["server_port"] == verbs._add_app()[1].get_default("port")
     assert options["share"] is False
     assert options["max_file_size"] == bounds.MAX_FILE_BYTES
 
