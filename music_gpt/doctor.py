@@ -18,11 +18,13 @@ from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-
-from packaging.requirements import Requirement
+from typing import TYPE_CHECKING
 
 from music_gpt import __version__
 from music_gpt.errors import InputError, install, words_of
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 COMPOSED_SECONDS, HEARD_SECONDS = 5.0, 10.0
 """Music that is composed, and heard before, to find out how fast that is."""
@@ -65,6 +67,9 @@ def findings(checkpoint: str | None = None, engine: str = "auto") -> Iterator[Fi
     checkpoint: the one to look at and to compose with; None for the bundled one. engine: what runs
     it, as for `music_gpt.load`.
     """
+    if not Path(".").exists():  # libraries end the program there
+        yield Finding("machine", "this folder is gone", "go to another one", is_fault=True)
+        return
     looks: dict[str, Callable[[], Told]] = {
         "machine": machine,
         "packages": packages,
@@ -80,7 +85,7 @@ def findings(checkpoint: str | None = None, engine: str = "auto") -> Iterator[Fi
             told, remedy = look()
         except InputError as error:
             yield Finding(subject, str(error), is_fault=True)
-        except Exception as error:  # what a damaged library raises is up to it
+        except (Exception, SystemExit) as error:  # what a damaged library raises is up to it
             yield Finding(subject, f"broken: {words_of(error)}", cure_of(error), is_fault=True)
         else:
             yield Finding(subject, told, remedy)
@@ -91,7 +96,7 @@ def findings(checkpoint: str | None = None, engine: str = "auto") -> Iterator[Fi
 
 def machine() -> Told:
     """Python, processors, memory and room."""
-    free, memory = shutil.disk_usage(Path.cwd()).free, memory_bytes()
+    free, memory = shutil.disk_usage(".").free, memory_bytes()
     told = [
         f"music-gpt {__version__}, Python {platform.python_version()}",
         f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
@@ -220,6 +225,8 @@ def requirements() -> list[Requirement]:
         raise InputError(
             f"music_gpt is not installed; in its checkout, run `{install()}`."
         ) from None
+    from packaging.requirements import Requirement  # here, so that its lack is told, too
+
     every = [Requirement(line) for line in lines]
     return [each for each in every if each.marker is None or each.marker.evaluate({"extra": ""})]
 
@@ -227,6 +234,7 @@ def requirements() -> list[Requirement]:
 def why_not(needed: Requirement) -> str:
     """What is wrong with a package that is needed; empty where nothing is.
 
+    >>> from packaging.requirements import Requirement
     >>> why_not(Requirement("numpy>=2")), why_not(Requirement("no-such-package>=1"))
     ('', 'no-such-package is not installed')
     """
@@ -259,7 +267,7 @@ def is_free(port: int) -> bool:
     return True
 
 
-def cure_of(error: Exception) -> str:
+def cure_of(error: BaseException) -> str:
     """What to do about a library that raises this; empty where nobody can know.
 
     torchvision comes with LitData, and what looks for it fails beside a torch of another build.
@@ -270,6 +278,9 @@ def cure_of(error: Exception) -> str:
         return f"in the checkout, run `{install()}`"
     if isinstance(error, ImportError) and error.name:
         top = error.name.split(".")[0]
-        package = metadata.packages_distributions().get(top, [top])[0]
+        try:
+            package = metadata.packages_distributions().get(top, [top])[0]
+        except (OSError, ValueError):  # another package is damaged, too
+            package = top
         return f"in the checkout, run `pip install -c constraints.txt --force-reinstall {package}`"
     return ""

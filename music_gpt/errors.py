@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from music_gpt.printable import printable_text
+
+OURS = ("music_gpt", "data_prep")
 
 
 class InputError(ValueError):
@@ -26,7 +30,7 @@ def install(extra: str = "fast") -> str:
     return f'pip install -c constraints.txt --config-settings editable_mode=compat -e ".[{extra}]"'
 
 
-def words_of(error: Exception) -> str:
+def words_of(error: BaseException) -> str:
     r"""What an error says in its first line; its name too, where it is none of ours.
 
     >>> words_of(RuntimeError("there is no a::b\nin this library"))
@@ -39,10 +43,19 @@ def words_of(error: Exception) -> str:
 def broken_library(error: Exception) -> Exception:
     """What to raise where a library cannot be imported, because it is missing or does not fit.
 
-    That is the error itself where it is our own module that cannot be imported.
+    That is the error itself where the fault is in a module of ours.
     """
-    if str(getattr(error, "name", "") or "").startswith(("music_gpt", "data_prep")):
+    if _is_ours(error):
         return error
     return InputError(
         f"A library is missing or broken ({words_of(error)}); `music-gpt doctor` says what to do."
     )
+
+
+def _is_ours(error: Exception) -> bool:
+    if isinstance(error, ImportError):
+        return (error.name or "").split(".")[0] in OURS
+    place, trace = Path(getattr(error, "filename", None) or ""), error.__traceback__
+    while trace is not None and not isinstance(error, SyntaxError):
+        place, trace = Path(trace.tb_frame.f_code.co_filename), trace.tb_next
+    return any(place.is_relative_to(Path(__file__).parents[1] / name) for name in OURS)

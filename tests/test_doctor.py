@@ -52,6 +52,29 @@ def test_a_library_that_raises_what_it_likes_is_a_finding(monkeypatch: pytest.Mo
     assert broken.remedy.startswith("`pip uninstall torchvision`")
 
 
+def test_the_doctor_goes_on_where_a_library_ends_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def leave() -> doctor.Told:
+        raise SystemExit("bye")
+
+    def damaged() -> dict[str, list[str]]:
+        raise UnicodeDecodeError("utf-8", b"", 0, 1, "no text")
+
+    monkeypatch.setattr(doctor, "sound", leave)
+    found = {each.subject: each for each in doctor.findings(engine="torch")}
+    assert found["sound"].told == "broken: SystemExit: bye"
+    assert not found["page"].is_fault
+    monkeypatch.setattr(metadata, "packages_distributions", damaged)
+    assert doctor.cure_of(ImportError("no symbol", name="gradio._x")).endswith("gradio`")
+
+
+def test_in_a_folder_that_is_gone_nothing_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "exists", lambda path: False)
+    (gone,) = doctor.findings()
+    assert (gone.subject, gone.remedy, gone.is_fault) == ("machine", "go to another one", True)
+
+
 @pytest.mark.parametrize(
     ("error", "cure"),
     [

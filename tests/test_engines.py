@@ -1,6 +1,9 @@
 """What runs a network: each engine computes what torch computes, and none is taken on trust."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -270,3 +273,21 @@ def test_a_take_tells_its_engine_and_can_be_made_again(cache: Path, tmp_path: Pa
                 pass
         assert takes[0].settings()["engine"] == name
         assert np.array_equal(takes[0].new_notes(), takes[1].new_notes())
+
+
+def test_nothing_but_our_own_cache_is_left_in_the_home_of_who_composes(tmp_path: Path) -> None:
+    script = (
+        "import music_gpt; pianist = music_gpt.load(engine='onnx-int8');"
+        "pianist.continue_piece(seconds=1, seed=1)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"HOME": str(tmp_path), "XDG_CACHE_HOME": "", "MUSIC_GPT_CACHE": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    left = {str(path.relative_to(tmp_path).parent) for path in tmp_path.rglob("*.*")}
+    assert left == {".", ".cache/music_gpt"}  # the first: .cache itself
+    assert os.environ["ORT_DISABLE_TELEMETRY"] == "1"

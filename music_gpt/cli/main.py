@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from music_gpt.errors import InputError, install, words_of
+from music_gpt.errors import InputError, broken_library, install, words_of
 from music_gpt.process import exit_code
 
 
@@ -18,8 +18,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     def work() -> None:
         try:
             from music_gpt.cli.verbs import run  # a second, in which Ctrl-C may come
-        except ImportError as error:  # without it there is no doctor
-            raise InputError(
+        except Exception as error:  # what a broken library raises is up to it
+            if broken_library(error) is error:
+                raise
+            raise InputError(  # without it there is no doctor
                 f"The command line lacks a library ({words_of(error)}); in the checkout, run "
                 f"`{install()}`."
             ) from error

@@ -11,6 +11,7 @@ import dataclasses
 import errno
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -303,10 +304,11 @@ def doctor(args: Namespace) -> None:
     from music_gpt.doctor import findings
 
     found = []
-    for finding in findings(args.checkpoint, args.engine):
-        found.append(finding)
-        if not args.json:
-            say(finding.line())
+    with redirect_stdout(sys.stderr):  # what libraries say is no part of the result
+        for finding in findings(args.checkpoint, args.engine):
+            found.append(finding)
+            if not args.json:
+                say(finding.line())
     faults = [finding.subject for finding in found if finding.is_fault]
     if args.json:
         print_json({"works": not faults, "findings": list(map(dataclasses.asdict, found))})

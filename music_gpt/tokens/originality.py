@@ -44,6 +44,8 @@ FIGURE_STEP = 12
 """Every so manieth figure of a training piece is kept."""
 CERTAIN_NOTES = FIGURE_INTERVALS + FIGURE_STEP
 """No shared run of so many notes is missed."""
+UNTOLD_NOTES = 2 * (FIGURE_STEP - 1)
+"""Notes at the ends of a shared run that figures alone do not tell, at most."""
 CHORD_FRAMES = 2
 """Notes that begin within 20 ms of the one before begin together."""
 COMMON_FIGURE = 256
@@ -87,9 +89,7 @@ class SharedRun:
         at, there = (
             f"{int(s // 60)}:{int(s % 60):02}" for s in (self.at_seconds, self.source_seconds)
         )
-        rest = (
-            "" if self.exact else f"; up to {2 * (FIGURE_STEP - 1)} more at its ends are not told"
-        )
+        rest = "" if self.exact else f"; up to {UNTOLD_NOTES} more at its ends are not told"
         return (
             f"{self.notes} notes in a row{of_them}, {self.seconds:.1f} seconds from {at} on, are "
             f"as in {self.source} from {there} on{rest}."

@@ -186,9 +186,7 @@ class Desk:
         except InputError as error:
             value = answer(visit, str(error))
         self._cloakroom.hand_in(visit)
-        chosen = (gr.skip(), gr.skip())
-        if visit.shown.source is not source:
-            chosen = gr.update(value=visit.shown.source.example), tracks_of(visit.shown.source)
+        chosen = (gr.skip(), gr.skip()) if visit.shown.source is source else self.source(visit)
         return value, *chosen, *idle(visit)
 
     def compare(self, visit: Visit) -> dict[str, Any]:
@@ -200,6 +198,10 @@ class Desk:
     def recover(self, visit: Visit) -> tuple[Any, ...]:
         """After a fault of the program, or when the line was full: all as before Compose."""
         return answer(visit, "No music came; please try again."), *idle(visit)
+
+    def source(self, visit: Visit) -> tuple[Any, Any]:
+        """The example and the tracks of what is shown, which may be other music than was asked."""
+        return gr.update(value=visit.shown.source.example), tracks_of(visit.shown.source)
 
     def stop(self, visit: Visit) -> None:
         """End the composition under way at its next note; what there is stays."""
@@ -266,7 +268,8 @@ class Desk:
 
 def show_file(visit: Visit, piece: midi.Piece, name: str, source: Source) -> RollValue:
     """The roll with a dropped file, and what was mended or left out."""
-    value = visit.show_prompt(piece, name, f"Your file, {piece.n_notes:,} notes", source)
+    notes = "1 note" if piece.n_notes == 1 else f"{piece.n_notes:,} notes"
+    value = visit.show_prompt(piece, name, f"Your music, {notes}", source)
     return value | {"status": " ".join(piece.warnings)}
 
 

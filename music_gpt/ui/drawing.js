@@ -5,6 +5,7 @@ const GUTTER = 44; // width of the keyboard at the left, in CSS pixels
 const MARGIN = 10; // room for a handle at the right end
 const TIMES = 16; // height of the times at the top, which nothing else enters
 const RULER = TIMES + 10; // the same with the head of the playhead below them
+const SHORTEST_SPAN = 8; // seconds that the roll shows of shorter music
 const LOWEST = 40; // the pitches that are always shown, E2 to E6
 const HIGHEST = 88;
 const BLACK_KEYS = new Set([1, 3, 6, 8, 10]);

@@ -20,8 +20,12 @@ const FEWEST_WHITES = 8;
 const MOST_WHITES = 22;
 const HALF_PEDAL = 64; // from here on it is down
 const SEND_MS = 10_000; // after which what was sent may be sent again
-const TYPED = "input, textarea, select, [contenteditable]"; // where letters are typed
-const HOW = "Play with the letters on the keys, with a finger or on a MIDI keyboard. Space is the pedal.";
+const OTHER_CLOCK_MS = 5000; // further from now is no time of this page
+const CHOSEN = "[type=checkbox], [type=radio], [type=range]";
+const TYPED = `input:not(${CHOSEN}), textarea, select, [contenteditable]`; // where letters are typed
+const PRESSED = `button, ${CHOSEN}`; // what space is for
+const SENT = "Reading what you played …";
+const HOW = "Play with these letters, a finger, or a MIDI keyboard. Space is the pedal.";
 const HOW_BY_TOUCH = "Play on these keys, or on a MIDI keyboard.";
 
 function holderOf(input) {
@@ -30,7 +34,7 @@ function holderOf(input) {
 
 class PianoKeyboard {
   // `roll` is told what happens: use(file) takes what was played and says whether it could,
-  // opened() and closed(), moved() after each key, say(text) for those who hear the page.
+  // opened(), laidOut() and closed(), moved() after each key, say(text) for those who hear the page.
   constructor(root, player, roll) {
     this.root = root;
     this.player = player;
@@ -43,7 +47,9 @@ class PianoKeyboard {
     this.feet = new Set(); // what holds the pedal
     this.fingers = new Map(); // id of a finger -> the pitch under it
     this.letters = new Map(); // letter that is down -> its pitch
+    this.access = null;
     this.inputs = [];
+    this.timer = 0;
     this.names = {};
     this.byTouch = matchMedia("(pointer: coarse)").matches; // there are no letters to press
     for (const name of ["keys", "told", "source", "use", "again", "cancel", "lower", "higher"])
@@ -51,14 +57,17 @@ class PianoKeyboard {
     this.listen();
   }
 
+  // What was played before and not used is still there.
   open() {
-    if (this.isOpen) return;
-    this.opener = document.activeElement;
     this.player.unlock(); // a click is under way, and a MIDI key is none
+    if (!this.isOpen) this.opener = document.activeElement;
+    this.keysNode.focus({ preventScroll: true });
+    if (this.isOpen) return;
     this.isOpen = true;
+    this.recording.goOn(performance.now());
     this.roll.opened();
-    this.startOver();
     this.layOut();
+    this.show();
     this.keysNode.focus({ preventScroll: true });
     this.roll.say(this.how);
     this.findNames();
@@ -69,8 +78,11 @@ class PianoKeyboard {
     if (!this.isOpen) return;
     const hadFocus = this.root.contains(document.activeElement);
     this.liftAll();
+    if (this.access) this.access.onstatechange = null;
     for (const input of this.inputs) this.leave(input);
     this.inputs = [];
+    if (this.isSent) this.recording = new Recording(); // it is the prompt now
+    this.isSent = false;
     this.isOpen = false;
     this.roll.closed();
     if (hadFocus && this.opener) this.opener.focus({ preventScroll: true });
@@ -78,8 +90,8 @@ class PianoKeyboard {
 
   // A foot that stays on the pedal tells nothing more.
   startOver() {
-    this.isSent = false;
     this.liftKeys();
+    this.player.liftAll("live");
     this.recording = new Recording();
     this.recording.press(this.feet.size > 0, performance.now());
     this.show();
@@ -87,18 +99,26 @@ class PianoKeyboard {
 
   send() {
     const bytes = this.recording.midi(performance.now());
+    this.keysNode.focus({ preventScroll: true }); // the button cannot keep it
     this.liftAll();
-    this.isSent = this.roll.use(new File([bytes], "My playing.mid", { type: "audio/midi" }));
+    this.isSent = true;
     this.show();
-    if (!this.isSent) this.toldNode.textContent = "The page is still reading a file; try again.";
-    setTimeout(() => this.isSent && this.refused(""), SEND_MS);
+    this.roll.say(SENT);
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.refused("Nothing has come back yet; try again."), SEND_MS);
+    const isUsed = this.roll.use(new File([bytes], "My playing.mid", { type: "audio/midi" }));
+    if (!isUsed) this.refused("The page is still reading a file; try again.");
   }
 
   // What was sent was no prompt, or did not arrive: one may go on.
   refused(why) {
+    clearTimeout(this.timer);
+    if (!this.isSent) return;
     this.isSent = false;
+    this.recording.goOn(performance.now());
     this.show();
-    if (why) this.toldNode.textContent = why;
+    this.toldNode.textContent = why;
+    this.roll.say(why);
   }
 
   // ---- keys and the pedal -----------------------------------------------------------------------
@@ -130,9 +150,9 @@ class PianoKeyboard {
   pedal(foot, isDown, stamp) {
     if (isDown) this.feet.add(foot);
     else this.feet.delete(foot);
-    const rang = [...this.recording.sounding.values()].filter((note) => !note.held);
     this.recording.press(this.feet.size > 0, stamp);
-    if (!this.feet.size) for (const { pitch } of rang) this.player.lift("live" + pitch);
+    const held = [...this.holders.keys()].map((pitch) => "live" + pitch);
+    if (!this.feet.size) this.player.liftAll("live", held);
     this.show();
   }
 
@@ -148,6 +168,10 @@ class PianoKeyboard {
   liftAll() {
     for (const foot of [...this.feet]) this.pedal(foot, false, performance.now());
     this.liftKeys();
+  }
+
+  get isUnused() {
+    return this.recording.count > 0;
   }
 
   // Another window has the letters, but not the MIDI keyboard.
@@ -170,11 +194,11 @@ class PianoKeyboard {
 
   show() {
     const { count, seconds, pedal } = this.recording;
-    this.useNode.disabled = this.isSent || !count;
-    this.againNode.disabled = !count;
+    this.useNode.disabled = this.againNode.disabled = this.isSent || !count;
+    this.cancelNode.disabled = this.isSent;
     const notes = count === 1 ? "1 note" : count.toLocaleString("en") + " notes";
     const told = `Recording · ${clock(seconds)} · ${notes}` + (pedal ? " · pedal" : "");
-    this.toldNode.textContent = this.isSent ? "Reading what you played …" : count ? told : this.how;
+    this.toldNode.textContent = this.isSent ? SENT : count ? told : this.how;
     this.root.dataset.recording = Boolean(count) && !this.isSent;
     this.roll.moved();
   }
@@ -251,18 +275,21 @@ class PianoKeyboard {
       return;
     }
     try {
-      const access = await navigator.requestMIDIAccess();
-      access.onstatechange = () => this.listenTo(access);
-      this.listenTo(access);
-    } catch {
-      this.sourceNode.textContent = "MIDI keyboards are not allowed in this browser";
+      this.access = this.access || (await navigator.requestMIDIAccess());
+      this.access.onstatechange = () => this.listenTo();
+      this.listenTo();
+    } catch (error) {
+      const isForbidden = ["NotAllowedError", "SecurityError"].includes(error.name);
+      this.sourceNode.textContent = isForbidden
+        ? "MIDI keyboards are not allowed in this browser; allow them for this page"
+        : "This machine offers no MIDI keyboard";
     }
   }
 
   // One that was unplugged holds no key any more.
-  listenTo(access) {
+  listenTo() {
     if (!this.isOpen) return;
-    const inputs = [...access.inputs.values()].filter((input) => input.state !== "disconnected");
+    const inputs = [...this.access.inputs.values()].filter((input) => input.state !== "disconnected");
     for (const input of this.inputs) if (!inputs.includes(input)) this.leave(input);
     for (const input of inputs) input.onmidimessage = (message) => this.hear(input, message);
     this.inputs = inputs;
@@ -278,8 +305,10 @@ class PianoKeyboard {
     if (input.close) input.close();
   }
 
-  hear(input, { data, timeStamp }) {
+  hear(input, { data, timeStamp: told }) {
     const [status, number, value] = data;
+    const now = performance.now();
+    const timeStamp = Math.abs(told - now) < OTHER_CLOCK_MS ? told : now;
     const kind = status & 0xf0;
     const holder = holderOf(input);
     if (kind === 0x90 && value) this.down(holder, number, value, timeStamp);
@@ -293,6 +322,9 @@ class PianoKeyboard {
     document.addEventListener("keydown", (event) => this.letterDown(event), true);
     document.addEventListener("keyup", (event) => this.letterUp(event), true);
     window.addEventListener("blur", () => this.isOpen && this.blur());
+    window.addEventListener("beforeunload", (event) => {
+      if (this.isUnused) event.preventDefault(); // the browser asks whether to leave it
+    });
     this.useNode.addEventListener("click", () => this.send());
     this.againNode.addEventListener("click", () => {
       this.keysNode.focus({ preventScroll: true });
@@ -306,12 +338,13 @@ class PianoKeyboard {
     for (const end of ["pointerup", "pointercancel"])
       document.addEventListener(end, (event) => this.fingerUp(event));
     new ResizeObserver(() => this.isOpen && this.layOut()).observe(this.keysNode);
+    new ResizeObserver(() => this.isOpen && this.roll.laidOut()).observe(this.root);
   }
 
   letterDown(event) {
     if (!this.isOpen || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.target.closest?.(TYPED)) return;
-    if (event.code === "Space" && event.target.closest?.("button")) return; // it is pressed
+    if (event.code === "Space" && event.target.closest?.(PRESSED)) return;
     const pitch = LETTERS.includes(event.code) ? this.base + LETTERS.indexOf(event.code) : null;
     if (pitch === null && !(event.code in OCTAVES) && event.code !== "Space") return;
     event.preventDefault();

@@ -10,6 +10,7 @@ from music_gpt.metrics.continuations import UNHEARD_SHARES
 from music_gpt.tokens.originality import (
     CERTAIN_NOTES,
     INDEX_FILE,
+    UNTOLD_NOTES,
     OriginalityIndex,
     SharedRun,
     nothing_shared,
@@ -52,11 +53,12 @@ def shared_line(run: SharedRun) -> str:
 
     >>> run = SharedRun(30, 28, 4.25, 62.0, "salon/Spring__Waltz,_1.mid", 9.5, exact=False)
     >>> shared_line(run).partition(";")[0]
-    'At least 28 notes in a row are as in Spring Waltz, 1'
+    '28 to 50 notes in a row are as in Spring Waltz, 1'
     """
     stem = PurePosixPath(run.source).stem
     name = " ".join(stem.replace("_", " ").split()) or stem
     name = name if len(name) <= MOST_LETTERS else name[:MOST_LETTERS] + "…"
-    least = "" if run.exact else "At least "
-    chance = ", which may be chance" if run.different_notes < CERTAIN_NOTES else ""
-    return f"{least}{run.different_notes} notes in a row are as in {name}{chance}; {UNHEARD}."
+    n, most = run.different_notes, run.different_notes + UNTOLD_NOTES
+    notes = f"{n}" if run.exact else f"{n} to {most}"
+    chance = f"; fewer than {CERTAIN_NOTES} mean little, and" if n < CERTAIN_NOTES else ";"
+    return f"{notes} notes in a row are as in {name}{chance} {UNHEARD}."

@@ -115,7 +115,7 @@ def build_page(pianist: Pianist) -> gr.Blocks:
         plain_html("footer.html", "colophon")
         wire_arrival(page, desk, widgets, *sources[1:], [*wish, preset])
         wire_prompt(desk, widgets, *sources)
-        wire_composing(desk, widgets, wish)
+        wire_composing(desk, widgets, wish, *sources[1:])
         wire_saving(desk, widgets)
         add_endpoints(desk)
     page.queue(max_size=bounds.LINE, default_concurrency_limit=4)
@@ -259,8 +259,14 @@ def wire_prompt(
         chosen.success(idle, visit, buttons, **AT_ONCE)  # there is nothing to save yet
 
 
-def wire_composing(desk: Desk, widgets: Widgets, wish: list[Any]) -> None:
-    """Music is composed, on or anew."""
+def wire_composing(
+    desk: Desk,
+    widgets: Widgets,
+    wish: list[Any],
+    tracks: gr.CheckboxGroup,
+    example: gr.Radio,
+) -> None:
+    """Music is composed, on or anew; a page of before a new start shows another prompt then."""
     for button, handler in ((widgets.go, desk.compose), (widgets.redo, desk.redo)):
         composed = button.click(
             handler,
@@ -272,6 +278,7 @@ def wire_composing(desk: Desk, widgets: Widgets, wish: list[Any]) -> None:
             **PRIVATE,
         )
         composed.failure(desk.recover, widgets.visit, widgets.shown, **AT_ONCE)
+        composed.success(desk.source, widgets.visit, [example, tracks], **AT_ONCE)
         compare(desk, widgets, composed)
     widgets.stop.click(desk.stop, widgets.visit, **AT_ONCE)
 

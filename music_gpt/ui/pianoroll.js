@@ -173,16 +173,16 @@ class PianoRoll extends PlayedRoll {
   // Seconds that the roll shows when it is not zoomed.
   get span() {
     const value = this.value;
-    const grows = this.tab && value.state === "composing" && !this.keyboard.isOpen;
-    const asked = grows ? value.seam + value.asked : 0;
-    return Math.max(8, asked, this.now.end);
+    if (this.keyboard.isOpen) return this.playedSpan;
+    const asked = this.tab && value.state === "composing" ? value.seam + value.asked : 0;
+    return Math.max(SHORTEST_SPAN, asked, this.now.end);
   }
 
   update() {
     const before = this.value;
     const value = JSON.parse(JSON.stringify(this.props.value || {}));
+    const wasPlaying = this.keyboard.isOpen;
     if (value.version !== before.version) this.keyboard.close(); // other music is shown
-    else if (value.answer !== before.answer) this.keyboard.refused(value.status);
     this.value = value;
     if (value.version !== before.version) this.begin(value);
     else if (value.state !== before.state) this.speak(value);
@@ -191,6 +191,8 @@ class PianoRoll extends PlayedRoll {
     this.root.dataset.state = value.state || "empty";
     this.showName();
     this.statusNode.textContent = value.status || "";
+    if (value.answer && value.answer !== before.answer) this.answer(value.status);
+    if (wasPlaying && !this.keyboard.isOpen && this.keyboard.isUnused) this.answer(KEPT);
     this.showSeed();
     this.showPlace();
     this.showTabs();
@@ -199,6 +201,12 @@ class PianoRoll extends PlayedRoll {
     this.showHandles();
     if (focused && this.continueNode.hidden) this.toNode.focus({ preventScroll: true }); // it goes on there
     this.dirty = true;
+  }
+
+  // What the page has to say to what was asked for.
+  answer(sentence) {
+    this.keyboard.refused(sentence);
+    this.statusNode.textContent = this.spokenNode.textContent = sentence;
   }
 
   showName() {
@@ -421,6 +429,7 @@ class PianoRoll extends PlayedRoll {
     const surface = this.surfaceNode;
     let press = null;
     surface.addEventListener("pointerdown", (event) => {
+      if (this.keyboard.isOpen) return;
       const seconds = this.seconds(event);
       press = { x: event.clientX, from: this.window.from, seconds, moved: false };
       if (this.marking) surface.setPointerCapture(event.pointerId);
@@ -445,6 +454,7 @@ class PianoRoll extends PlayedRoll {
       event.preventDefault();
     });
     surface.addEventListener("wheel", (event) => {
+      if (this.keyboard.isOpen) return; // all that is played is seen
       if (event.ctrlKey || event.metaKey) this.zoom(event.deltaY > 0 ? 1.25 : 0.8, this.seconds(event));
       else if (this.view && event.deltaX) this.pan(this.view.from + event.deltaX / this.scale);
       else return;

@@ -222,6 +222,12 @@ class PianoPlayer {
     this.release(voice, this.context.currentTime, voice.damp);
   }
 
+  // All voices whose keys begin so, but for some.
+  liftAll(start, kept = []) {
+    for (const key of [...this.voices.keys()])
+      if (key.startsWith(start) && !kept.includes(key)) this.lift(key);
+  }
+
   when(seconds) {
     return this.startedAt + (seconds - this.offset);
   }

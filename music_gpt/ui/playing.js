@@ -2,6 +2,8 @@
 // While one plays nothing is composed, listened to or marked.
 
 const BUSY = "Music is being composed; stop it before you play.";
+const KEPT = "What you played is kept: Play it yourself shows it again.";
+const LONGER = 1.5; // steps in which the roll makes room for more time
 
 class PlayedRoll extends RollHandles {
   makeKeyboard() {
@@ -9,6 +11,7 @@ class PlayedRoll extends RollHandles {
       use: (file) => this.takeFile([file]),
       opened: () => this.beginPlaying(),
       closed: () => this.endPlaying(),
+      laidOut: () => this.showKeys(),
       moved: () => (this.dirty = true),
       say: (text) => (this.spokenNode.textContent = text),
     });
@@ -24,7 +27,13 @@ class PlayedRoll extends RollHandles {
     this.player.pause();
     this.left = { view: this.view, marking: this.marking, offset: this.player.offset };
     this.showPlaying({ view: null, marking: false, offset: 0 });
-    this.root.scrollIntoView({ behavior: "smooth", block: "nearest" });
+    this.showKeys();
+  }
+
+  // The keys are seen whole, also when the screen was turned.
+  showKeys() {
+    this.root.scrollIntoView({ block: "nearest" });
+    this.keyboard.root.scrollIntoView({ block: "nearest" });
   }
 
   endPlaying() {
@@ -54,11 +63,19 @@ class PlayedRoll extends RollHandles {
     return { closed: kept, fresh: [], kept, open: recording.open(now), front: end, end, growing: false };
   }
 
+  // Seconds that the roll shows of it: it is drawn anew only when they are too few.
+  get playedSpan() {
+    let seconds = SHORTEST_SPAN;
+    while (seconds < this.now.end) seconds *= LONGER;
+    return seconds;
+  }
+
   frame() {
     if (this.keyboard.isOpen) {
+      const before = this.playedSpan;
       this.now = this.collect();
       this.player.offset = this.now.end;
-      this.dirty = this.dirty || this.now.end > 0; // its time goes on
+      this.dirty = this.dirty || this.playedSpan !== before;
     }
     super.frame();
   }

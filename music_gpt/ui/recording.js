@@ -3,6 +3,7 @@
 
 const PEDAL = 64; // the controller of the sustain pedal
 const UP = 0;
+const BREAK_MS = 1000;
 const DOWN = 127;
 
 class Recording {
@@ -25,6 +26,11 @@ class Recording {
     if (this.began === null) this.began = stamp;
     this.last = Math.max(this.last, Math.round(stamp - this.began));
     return this.last;
+  }
+
+  // A break is none in the music: what comes next follows a second after what was last.
+  goOn(stamp) {
+    if (this.began !== null) this.began = Math.max(this.began, stamp - this.last - BREAK_MS);
   }
 
   down(pitch, velocity, stamp) {

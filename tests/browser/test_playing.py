@@ -51,10 +51,12 @@ def use(visitor: Visitor) -> dict[str, Any]:
 
 def test_letters_are_heard_and_seen_and_become_the_prompt(visit: Visit) -> None:
     visitor = sit_down(visit().open())
-    expect(told(visitor)).to_contain_text("Play with the letters on the keys")
+    expect(told(visitor)).to_contain_text("Play with these letters")
     assert not visitor.page.locator("#compose").is_visible()
+    place = box_of(key(visitor, 60))
     visitor.page.keyboard.down("a")
     visitor.wait("state.loudness > 1e-3 && state.notes == 1 && state.position > 0.3")
+    assert box_of(key(visitor, 60)) == place  # nothing moves under the fingers
     expect(key(visitor, 60)).to_have_class("mg-key mg-down")
     visitor.photograph("playing")
     visitor.page.keyboard.up("a")
@@ -76,9 +78,11 @@ def test_a_midi_keyboard_is_named_and_heard_with_its_pedal(visit: Visit) -> None
     sit_down(visitor.open())
     expect(visitor.page.locator(".mg-played-source")).to_have_text("Stage Piano")
 
+    began = visitor.page.evaluate("performance.now()") - 4600
+
     def send(at: float, *data: int) -> None:
         message = "([timeStamp, ...data]) => window.stagePiano.onmidimessage({ data, timeStamp })"
-        visitor.page.evaluate(message, [at, *data])
+        visitor.page.evaluate(message, [began + at, *data])
 
     send(1000, 0xB0, 64, 127)
     send(1500, 0x90, 60, 100)
@@ -208,7 +212,8 @@ def test_who_types_plays_nothing_and_space_is_the_pedal(visit: Visit) -> None:
     ("access", "said"),
     [
         ("undefined", "This browser does not reach MIDI keyboards"),
-        ("async () => { throw new Error('no'); }", "MIDI keyboards are not allowed"),
+        ("async () => { throw new DOMException('', 'NotAllowedError'); }", "are not allowed in"),
+        ("async () => { throw new DOMException('', 'InvalidStateError'); }", "offers no MIDI"),
         ("async () => ({ inputs: new Map() })", "No MIDI keyboard is connected"),
     ],
 )
@@ -220,12 +225,22 @@ def test_where_there_is_no_midi_keyboard_it_is_said(visit: Visit, access: str, s
     expect(visitor.page.locator(".mg-played-source")).to_contain_text(said)
 
 
-def test_other_music_that_is_chosen_meanwhile_is_shown(visit: Visit) -> None:
+def test_what_was_played_is_kept_where_other_music_is_chosen_meanwhile(visit: Visit) -> None:
     visitor = sit_down(visit().open())
-    visitor.page.keyboard.press("a", delay=50)
+    for letter in "ad":
+        visitor.page.keyboard.press(letter, delay=50)
     visitor.page.get_by_label("Träumerei").check()
     state = visitor.wait("state.name.startsWith('Träumerei')")
     assert (state["played"], state["notes"] > 10) == (None, True)
+    expect(visitor.page.locator(".mg-status")).to_contain_text("What you played is kept")
+    visitor.page.get_by_role("button", name="Play it yourself").click()
+    visitor.wait("state.played == 2")
+    visitor.page.wait_for_timeout(1500)
+    visitor.page.keyboard.press("g", delay=50)
+    state = use(visitor)
+    assert state["notes"] == 3
+    assert state["end"] < 4  # the break is none in the music
+    sit_down(visitor)  # what was used is not there again
 
 
 def test_what_is_played_while_a_take_is_shown_becomes_the_prompt(visit: Visit) -> None:
@@ -326,3 +341,70 @@ def test_what_was_played_is_kept_where_the_page_refuses_it(visit: Visit) -> None
     assert visitor.state["played"] == 1
     visitor.page.get_by_role("button", name="Cancel").click()
     assert visitor.page.evaluate("document.activeElement.textContent.trim()") == "Play it yourself"
+
+
+def test_an_answer_that_comes_late_takes_nothing_that_is_played(visit: Visit) -> None:
+    visitor = visit().open()
+    held: list[Any] = []
+    visitor.page.route("**/upload*", lambda route: held.append(route))
+    sit_down(visitor)
+    visitor.page.keyboard.press("a", delay=50)
+    visitor.page.get_by_role("button", name="Use as prompt").click()
+    expect(told(visitor)).to_have_text("Reading what you played …")
+    for name in ("Use as prompt", "Start over", "Cancel"):
+        assert visitor.page.get_by_role("button", name=name).is_disabled()
+    visitor.page.keyboard.press("d", delay=50)
+    assert visitor.state["played"] == 1  # nothing is recorded that would be lost
+    assert visitor.page.evaluate("document.activeElement.className") == "mg-played-keys"
+    held[0].continue_()
+    visitor.wait("state.name == 'My playing' && state.notes == 1")
+    focused = visitor.page.evaluate("document.activeElement.textContent.trim()")
+    assert focused == "Play it yourself"
+
+
+def test_a_midi_keyboard_is_asked_for_once(visit: Visit) -> None:
+    visitor = visit()
+    asked = """
+    window.asked = [];
+    Object.defineProperty(navigator, "requestMIDIAccess", { value: async () => {
+      const input = { id: "1", name: "Stage Piano", onmidimessage: null, close() {} };
+      const access = { inputs: new Map([["1", input]]), onstatechange: null };
+      window.asked.push(access);
+      return access;
+    } });"""
+    visitor.page.add_init_script(asked)
+    sit_down(visitor.open())
+    visitor.page.get_by_role("button", name="Cancel").click()
+    assert visitor.page.evaluate("window.asked[0].onstatechange") is None
+    sit_down(visitor)
+    expect(visitor.page.locator(".mg-played-source")).to_have_text("Stage Piano")
+    assert visitor.page.evaluate("window.asked.length") == 1
+    visitor.page.evaluate("window.asked[0].onstatechange()")
+    send = "(message) => window.asked[0].inputs.get('1').onmidimessage(message)"
+    for at in (None, 0, 1e9):  # clocks that are not the page's
+        visitor.page.evaluate(send, {"data": [0x90, 60, 100], "timeStamp": at})
+        visitor.page.evaluate(send, {"data": [0x80, 60, 0], "timeStamp": at})
+    assert visitor.wait("state.played == 3")["end"] < 5
+
+
+def test_strings_of_before_a_new_start_end_with_the_pedal(visit: Visit) -> None:
+    visitor = sit_down(visit().open())
+    visitor.page.keyboard.down(" ")
+    visitor.page.keyboard.press("a", delay=50)
+    visitor.wait("state.loudness > 1e-3")
+    visitor.page.get_by_role("button", name="Start over").click()
+    visitor.page.keyboard.up(" ")
+    visitor.wait("state.loudness < 1e-4")
+
+
+@pytest.mark.parametrize(("width", "height"), [(844, 390), (390, 664), (320, 568), (1280, 600)])
+def test_keys_and_buttons_are_seen_at_once_on_every_screen(
+    visit: Visit, width: int, height: int
+) -> None:
+    touch = {"has_touch": True, "is_mobile": True} if width < 900 else {}
+    visitor = sit_down(visit(viewport={"width": width, "height": height}, **touch).open())
+    visitor.page.wait_for_timeout(300)
+    keys = box_of(visitor.page.locator(".mg-played-keys"))
+    button = box_of(visitor.page.get_by_role("button", name="Use as prompt"))
+    assert keys["y"] >= 0
+    assert button["y"] + button["height"] <= height
