@@ -40,8 +40,8 @@ LONGEST = 20.0
 FIRST_COST = 2.0
 """Seconds that samples are thought to take; where that cut them off, they take twice as long the
 next time, and come half as often."""
-LAST_SECONDS, SHORTEST_RUN = 3.0, 5.0
-"""Seconds that the last samples may take in any case, of a run that is no shorter than this."""
+LAST_SECONDS, SHORTEST_RUN = 8.0, 5.0
+"""Seconds that all samples may take in any case, of a run that is no shorter than this."""
 COMPOSING = 0.6
 """Share of this time in which to compose; the rest is for pictures and sound."""
 
@@ -102,7 +102,7 @@ class Listening:
         if not self.n_samples:
             return 0.0
         if moment.is_last:
-            rest = max(SHARE * moment.seconds - self._spent, LAST_SECONDS)
+            rest = max(SHARE * moment.seconds, LAST_SECONDS) - self._spent
             return min(rest, LONGEST) if moment.seconds >= SHORTEST_RUN else 0.0
         rest = min(SHARE_MEANWHILE * moment.seconds - self._spent, LONGEST)
         return rest if rest >= min(self._cost, LONGEST) else 0.0

@@ -101,6 +101,7 @@ class FakePianist:
     def __init__(self, pace: float = 4.0) -> None:
         self.pace = pace
         self.folder: Path | None = None
+        self.card = {"file": "fake <&>.safetensors"}
 
     def compose(
         self,

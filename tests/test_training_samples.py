@@ -126,7 +126,7 @@ def test_a_run_has_samples_at_its_end_unless_it_took_hardly_any_time(tmp_path: P
     listener = Listening("", tmp_path, 3)
     assert allowed_at(listener, 4.9, is_last=True) == allowed_at(listener, 9.0) == 0.0
     assert (
-        allowed_at(listener, 9.0, is_last=True) == allowed_at(listener, 60.0, is_last=True) == 3.0
+        allowed_at(listener, 9.0, is_last=True) == allowed_at(listener, 60.0, is_last=True) == 8.0
     )
     assert allowed_at(Listening("", tmp_path, 0), 1e6, is_last=True) == 0.0
 

@@ -143,4 +143,4 @@ def _line(row: Measurement, validation: str, progress: float) -> str:
     if not math.isnan(row.mfu):
         parts.append(f"{row.mfu:.0%} MFU")
     left = row.minutes * max(1 - progress, 0.0) / max(progress, 1e-9)
-    return " · ".join([*parts, f"{left:.0f} min left"])
+    return " · ".join([*parts, f"{left:.0f} min left" if left >= 1 else f"{60 * left:.0f} s left"])

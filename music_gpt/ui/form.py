@@ -103,7 +103,12 @@ def make_field(name: str) -> gr.components.Component:
     if name == "key":
         return gr.Dropdown(KEYS, value="", label="Key", elem_id="key")
     if name == "end":
-        return gr.Checkbox(False, label="Let it find an ending of its own", elem_id="ending")
+        return gr.Checkbox(
+            False,
+            label="Let it find an ending of its own",
+            info="Somewhat before or after that length.",
+            elem_id="ending",
+        )
     if name == "seed":
         return gr.Textbox(
             "",

@@ -31,6 +31,8 @@ class RollHandles extends RollDrawing {
     const purpose = this.marking ? "compose anew" : "continue";
     this.fromNode.setAttribute("aria-label", "Start of the part to " + purpose);
     this.toNode.setAttribute("aria-label", "End of the part to " + purpose);
+    this.fromNode.title = this.marking ? "" : "What is before this is left out";
+    this.toNode.title = this.marking ? "" : "The new music begins here";
     this.root.dataset.marking = this.marking;
     this.redoNode.setAttribute("aria-pressed", String(this.marking));
     this.redoNode.textContent = this.marking ? "Cancel" : "Redo a part";

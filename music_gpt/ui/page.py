@@ -6,6 +6,7 @@ the roll looks and sounds in pianoroll.py and the files beside it.
 
 from __future__ import annotations
 
+import html
 import inspect
 import logging
 import sys
@@ -112,7 +113,8 @@ def build_page(pianist: Pianist) -> gr.Blocks:
                 widgets = roll_card(desk)
             with gr.Column(elem_id="wish-card", elem_classes="card"):
                 wish, preset = wish_card()
-        plain_html("footer.html", "colophon")
+        network = html.escape(str(pianist.card.get("file", "")))
+        plain_html("footer.html", "colophon", network=network or "one without a file")
         wire_arrival(page, desk, widgets, *sources[1:], [*wish, preset])
         wire_prompt(desk, widgets, *sources)
         wire_composing(desk, widgets, wish, *sources[1:])
@@ -122,10 +124,10 @@ def build_page(pianist: Pianist) -> gr.Blocks:
     return page
 
 
-def plain_html(name: str, elem_id: str, js: str | None = None) -> None:
-    """A file of this folder, as it is, and the script that belongs to it."""
+def plain_html(name: str, elem_id: str, js: str | None = None, **words: str) -> None:
+    """A file of this folder, its `{words}` filled in, and the script that belongs to it."""
     gr.HTML(
-        file_text(name),
+        file_text(name).format(**words) if words else file_text(name),
         html_template="${value}",
         js_on_load=file_text(js) if js else None,
         apply_default_css=False,

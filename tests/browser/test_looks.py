@@ -74,6 +74,20 @@ def test_a_phone_shows_everything_without_scrolling_sideways(visit: Visit) -> No
     assert visitor.page.evaluate(width) == 390
 
 
+@pytest.mark.parametrize("width", [1100, 1040, 960, 901])
+def test_nothing_sticks_out_of_its_card_on_a_small_window(visit: Visit, width: int) -> None:
+    visitor = visit(viewport={"width": width, "height": 800}).open()
+    visitor.wish(**{"Length in seconds": 5})
+    visitor.page.click("#compose")
+    visitor.wait("state.state == 'done'")
+    card = box_of(visitor.page.locator("#roll-card"))
+    for button in visitor.page.locator(".mg-roll button:visible, #actions button:visible").all():
+        box = box_of(button)
+        assert box["x"] + box["width"] <= card["x"] + card["width"] - 10
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") == width
+    assert visitor.page.get_by_text("The network is fake <&>.safetensors").is_visible()
+
+
 def hidden_tabs(visitor: Visitor) -> list[str]:
     """The tabs that are not wholly in sight."""
     strip = box_of(visitor.page.locator(".mg-tabs"))
