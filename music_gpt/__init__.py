@@ -6,6 +6,7 @@ Lightning or Gradio.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from music_gpt.network.model import GPT
     from music_gpt.tokens.originality import originality
     from music_gpt.tokens.tokenizer import PerformanceTokenizer
+
+# the one thing that is done at import: ONNX Runtime tells its makers that it is used, and leaves a
+# name for the machine in the home folder, unless this is there before anybody imports it
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 __version__ = "0.1.0"
 

@@ -67,7 +67,9 @@ def findings(checkpoint: str | None = None, engine: str = "auto") -> Iterator[Fi
     checkpoint: the one to look at and to compose with; None for the bundled one. engine: what runs
     it, as for `music_gpt.load`.
     """
-    if not Path(".").exists():  # libraries end the program there
+    try:
+        Path.cwd()
+    except OSError:  # libraries end the program there
         yield Finding("machine", "this folder is gone", "go to another one", is_fault=True)
         return
     looks: dict[str, Callable[[], Told]] = {

@@ -55,7 +55,13 @@ def broken_library(error: Exception) -> Exception:
 def _is_ours(error: Exception) -> bool:
     if isinstance(error, ImportError):
         return (error.name or "").split(".")[0] in OURS
-    place, trace = Path(getattr(error, "filename", None) or ""), error.__traceback__
-    while trace is not None and not isinstance(error, SyntaxError):
+    if isinstance(error, SyntaxError):
+        return _is_in_our_folders(Path(error.filename or ""))
+    place, trace = Path(), error.__traceback__
+    while trace is not None:
         place, trace = Path(trace.tb_frame.f_code.co_filename), trace.tb_next
+    return _is_in_our_folders(place)
+
+
+def _is_in_our_folders(place: Path) -> bool:
     return any(place.is_relative_to(Path(__file__).parents[1] / name) for name in OURS)

@@ -103,6 +103,7 @@ class Listening:
             return 0.0
         if moment.is_last:
             rest = max(SHARE * moment.seconds, LAST_SECONDS) - self._spent
+            rest = max(rest, FIRST_COST)  # earlier ones may have taken longer than they might
             return min(rest, LONGEST) if moment.seconds >= SHORTEST_RUN else 0.0
         rest = min(SHARE_MEANWHILE * moment.seconds - self._spent, LONGEST)
         return rest if rest >= min(self._cost, LONGEST) else 0.0

@@ -18,7 +18,7 @@ from music_gpt.midi.piece import read_piece
 from music_gpt.tokens.corpus import Corpus
 from music_gpt.training.progress import Moment
 from music_gpt.training.run import train
-from music_gpt.training_samples import LONGEST, OPENING_SECONDS, Listening, openings
+from music_gpt.training_samples import FIRST_COST, LONGEST, OPENING_SECONDS, Listening, openings
 
 LATE = Moment(step=4, seconds=10_000.0, is_last=True)
 
@@ -129,6 +129,8 @@ def test_a_run_has_samples_at_its_end_unless_it_took_hardly_any_time(tmp_path: P
         allowed_at(listener, 9.0, is_last=True) == allowed_at(listener, 60.0, is_last=True) == 8.0
     )
     assert allowed_at(Listening("", tmp_path, 0), 1e6, is_last=True) == 0.0
+    listener._spent = 30.0
+    assert allowed_at(listener, 60.0, is_last=True) == FIRST_COST
 
 
 @pytest.mark.usefixtures("_silent")

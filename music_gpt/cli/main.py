@@ -22,8 +22,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             if broken_library(error) is error:
                 raise
             raise InputError(  # without it there is no doctor
-                f"The command line lacks a library ({words_of(error)}); in the checkout, run "
-                f"`{install()}`."
+                "A library of the command line is missing or broken "
+                f"({words_of(error)}); in the checkout, run `{install()} --force-reinstall`."
             ) from error
         run(argv)
 

@@ -34,13 +34,15 @@ function holderOf(input) {
 
 class PianoKeyboard {
   // `roll` is told what happens: use(file) takes what was played and says whether it could,
-  // opened(), laidOut() and closed(), moved() after each key, say(text) for those who hear the page.
+  // opened(), laidOut() and closed(), left() after Cancel, moved() after each key, and say(text) for
+  // those who hear the page.
   constructor(root, player, roll) {
     this.root = root;
     this.player = player;
     this.roll = roll;
     this.isOpen = false;
     this.isSent = false;
+    this.sent = 0; // notes of what was sent last
     this.recording = new Recording();
     this.base = FIRST_C;
     this.holders = new Map(); // pitch -> what holds it: a MIDI input, a letter, a finger
@@ -64,7 +66,7 @@ class PianoKeyboard {
     this.keysNode.focus({ preventScroll: true });
     if (this.isOpen) return;
     this.isOpen = true;
-    this.recording.goOn(performance.now());
+    this.recording.goOn();
     this.roll.opened();
     this.layOut();
     this.show();
@@ -79,9 +81,8 @@ class PianoKeyboard {
     const hadFocus = this.root.contains(document.activeElement);
     this.liftAll();
     if (this.access) this.access.onstatechange = null;
-    for (const input of this.inputs) this.leave(input);
+    for (const input of this.inputs) this.forget(input);
     this.inputs = [];
-    if (this.isSent) this.recording = new Recording(); // it is the prompt now
     this.isSent = false;
     this.isOpen = false;
     this.roll.closed();
@@ -100,14 +101,24 @@ class PianoKeyboard {
   send() {
     const bytes = this.recording.midi(performance.now());
     this.keysNode.focus({ preventScroll: true }); // the button cannot keep it
-    this.liftAll();
+    this.liftKeys();
+    this.recording.press(false, performance.now());
+    this.player.liftAll("live");
     this.isSent = true;
+    this.sent = this.recording.count;
     this.show();
     this.roll.say(SENT);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.refused("Nothing has come back yet; try again."), SEND_MS);
-    const isUsed = this.roll.use(new File([bytes], "My playing.mid", { type: "audio/midi" }));
+    const isUsed = this.roll.use(new File([bytes], MY_PLAYING + ".mid", { type: "audio/midi" }));
     if (!isUsed) this.refused("The page is still reading a file; try again.");
+  }
+
+  // Other music is shown; where it is what was sent, nothing of it has to be kept.
+  leave(isMine) {
+    if (isMine && this.sent && this.sent === this.recording.count) this.recording = new Recording();
+    if (isMine) this.sent = 0;
+    this.close();
   }
 
   // What was sent was no prompt, or did not arrive: one may go on.
@@ -115,7 +126,8 @@ class PianoKeyboard {
     clearTimeout(this.timer);
     if (!this.isSent) return;
     this.isSent = false;
-    this.recording.goOn(performance.now());
+    this.recording.goOn();
+    this.recording.press(this.feet.size > 0, performance.now());
     this.show();
     this.toldNode.textContent = why;
     this.roll.say(why);
@@ -150,6 +162,7 @@ class PianoKeyboard {
   pedal(foot, isDown, stamp) {
     if (isDown) this.feet.add(foot);
     else this.feet.delete(foot);
+    if (this.isSent) return;
     this.recording.press(this.feet.size > 0, stamp);
     const held = [...this.holders.keys()].map((pitch) => "live" + pitch);
     if (!this.feet.size) this.player.liftAll("live", held);
@@ -290,7 +303,7 @@ class PianoKeyboard {
   listenTo() {
     if (!this.isOpen) return;
     const inputs = [...this.access.inputs.values()].filter((input) => input.state !== "disconnected");
-    for (const input of this.inputs) if (!inputs.includes(input)) this.leave(input);
+    for (const input of this.inputs) if (!inputs.includes(input)) this.forget(input);
     for (const input of inputs) input.onmidimessage = (message) => this.hear(input, message);
     this.inputs = inputs;
     const names = inputs.map((input) => input.name || "a MIDI keyboard").join(", ");
@@ -298,7 +311,7 @@ class PianoKeyboard {
   }
 
   // Some systems lend a keyboard to one program at a time.
-  leave(input) {
+  forget(input) {
     this.pedal(holderOf(input), false, performance.now());
     this.liftKeys(holderOf(input));
     input.onmidimessage = null;
@@ -323,14 +336,19 @@ class PianoKeyboard {
     document.addEventListener("keyup", (event) => this.letterUp(event), true);
     window.addEventListener("blur", () => this.isOpen && this.blur());
     window.addEventListener("beforeunload", (event) => {
-      if (this.isUnused) event.preventDefault(); // the browser asks whether to leave it
+      if (!this.isUnused) return;
+      event.preventDefault(); // the browser asks whether to leave it
+      event.returnValue = true; // what older ones go by
     });
     this.useNode.addEventListener("click", () => this.send());
     this.againNode.addEventListener("click", () => {
       this.keysNode.focus({ preventScroll: true });
       this.startOver();
     });
-    this.cancelNode.addEventListener("click", () => this.close());
+    this.cancelNode.addEventListener("click", () => {
+      this.close();
+      this.roll.left();
+    });
     this.lowerNode.addEventListener("click", () => this.shift(-12));
     this.higherNode.addEventListener("click", () => this.shift(12));
     this.keysNode.addEventListener("pointerdown", (event) => this.fingerDown(event));

@@ -182,7 +182,7 @@ class PianoRoll extends PlayedRoll {
     const before = this.value;
     const value = JSON.parse(JSON.stringify(this.props.value || {}));
     const wasPlaying = this.keyboard.isOpen;
-    if (value.version !== before.version) this.keyboard.close(); // other music is shown
+    if (value.version !== before.version) this.keyboard.leave(value.name === MY_PLAYING);
     this.value = value;
     if (value.version !== before.version) this.begin(value);
     else if (value.state !== before.state) this.speak(value);
@@ -210,7 +210,7 @@ class PianoRoll extends PlayedRoll {
   }
 
   showName() {
-    const played = { name: "My playing", detail: "Recorded from the first note on" };
+    const played = { name: MY_PLAYING, detail: "Recorded from the first note on" };
     const { name = "", detail = "" } = this.keyboard.isOpen ? played : this.value;
     this.titleNode.textContent = this.titleNode.title = name;
     this.detailNode.textContent = detail;

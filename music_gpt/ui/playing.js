@@ -2,7 +2,7 @@
 // While one plays nothing is composed, listened to or marked.
 
 const BUSY = "Music is being composed; stop it before you play.";
-const KEPT = "What you played is kept: Play it yourself shows it again.";
+const KEPT = "What you played is kept: Play it yourself shows it again, to use it or to start over.";
 const LONGER = 1.5; // steps in which the roll makes room for more time
 
 class PlayedRoll extends RollHandles {
@@ -12,6 +12,7 @@ class PlayedRoll extends RollHandles {
       opened: () => this.beginPlaying(),
       closed: () => this.endPlaying(),
       laidOut: () => this.showKeys(),
+      left: () => this.keyboard.isUnused && this.answer(KEPT),
       moved: () => (this.dirty = true),
       say: (text) => (this.spokenNode.textContent = text),
     });

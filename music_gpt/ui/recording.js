@@ -1,6 +1,7 @@
 // Keys and a pedal as they move -> notes that can be seen at once, and a MIDI file of the same.
 // Times come in milliseconds of one clock, and count from the first key on.
 
+const MY_PLAYING = "My playing"; // the name of its file
 const PEDAL = 64; // the controller of the sustain pedal
 const UP = 0;
 const BREAK_MS = 1000;
@@ -14,6 +15,7 @@ class Recording {
     this.closed = [];
     this.sounding = new Map(); // by pitch; `held` tells a key from a string that the pedal holds
     this.pedal = false;
+    this.rests = false; // the clock stands still until the next key
     this.count = 0;
   }
 
@@ -24,13 +26,15 @@ class Recording {
   // Two devices may tell of their keys in another order than they were pressed.
   time(stamp) {
     if (this.began === null) this.began = stamp;
+    if (this.rests) this.began = Math.max(this.began, stamp - this.last - BREAK_MS);
+    this.rests = false;
     this.last = Math.max(this.last, Math.round(stamp - this.began));
     return this.last;
   }
 
-  // A break is none in the music: what comes next follows a second after what was last.
-  goOn(stamp) {
-    if (this.began !== null) this.began = Math.max(this.began, stamp - this.last - BREAK_MS);
+  // A break is none in the music: the next key follows a second after what was last.
+  goOn() {
+    this.rests = this.began !== null;
   }
 
   down(pitch, velocity, stamp) {
@@ -73,7 +77,8 @@ class Recording {
 
   // Seconds since the first key, also in a rest.
   elapsed(stamp) {
-    return this.began === null ? 0 : Math.max(this.last, stamp - this.began) / 1000;
+    if (this.began === null || this.rests) return this.seconds;
+    return Math.max(this.last, stamp - this.began) / 1000;
   }
 
   // What still sounds, up to now.

@@ -171,6 +171,7 @@ def test_one_may_start_over_or_leave_it(visit: Visit) -> None:
     visitor.page.keyboard.press("a", delay=50)  # also while a button has the focus
     visitor.wait("state.played == 1")
     visitor.page.get_by_role("button", name="Cancel").click()
+    expect(visitor.page.locator(".mg-status")).to_contain_text("What you played is kept")
     after = visitor.wait("state.played === null")
     assert after == before | {name: after[name] for name in ("clock", "loudness")}
     visitor.page.keyboard.press("a", delay=50)
@@ -239,7 +240,7 @@ def test_what_was_played_is_kept_where_other_music_is_chosen_meanwhile(visit: Vi
     visitor.page.keyboard.press("g", delay=50)
     state = use(visitor)
     assert state["notes"] == 3
-    assert state["end"] < 4  # the break is none in the music
+    assert state["end"] < 2  # the break is none in the music
     sit_down(visitor)  # what was used is not there again
 
 
@@ -408,3 +409,51 @@ def test_keys_and_buttons_are_seen_at_once_on_every_screen(
     button = box_of(visitor.page.get_by_role("button", name="Use as prompt"))
     assert keys["y"] >= 0
     assert button["y"] + button["height"] <= height
+    assert button["x"] + button["width"] <= width
+
+
+def test_what_was_sent_is_kept_where_other_music_comes_instead(visit: Visit) -> None:
+    visitor = visit().open()
+    held: list[Any] = []
+    visitor.page.route("**/upload*", lambda route: held.append(route))
+    sit_down(visitor)
+    visitor.page.keyboard.press("a", delay=50)
+    visitor.page.get_by_role("button", name="Use as prompt").click()
+    expect(told(visitor)).to_have_text("Reading what you played …")
+    visitor.page.get_by_label("Träumerei").check()
+    visitor.wait("state.name.startsWith('Träumerei') && state.played === null")
+    visitor.page.get_by_role("button", name="Play it yourself").click()
+    visitor.wait("state.played == 1")
+    held[0].continue_()
+    visitor.wait("state.name == 'My playing' && state.played === null")
+    sit_down(visitor)  # it is the prompt: nothing is left to be kept
+
+
+def test_the_browser_asks_before_what_was_played_is_left(visit: Visit) -> None:
+    visitor = sit_down(visit().open())
+    asked: list[str] = []
+    visitor.page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+    visitor.page.keyboard.press("a", delay=50)
+    visitor.reload()
+    assert asked == ["beforeunload"]
+    visitor.wait("state.notes > 0 && state.bank != 'waiting'")
+    sit_down(visitor)
+    visitor.page.keyboard.press("a", delay=50)
+    use(visitor)
+    visitor.reload()
+    visitor.wait("state.name == 'My playing'")
+    assert asked == ["beforeunload"]
+
+
+@pytest.mark.parametrize("width", [901, 1000, 1100])
+def test_on_a_small_window_one_reads_how_to_play(visit: Visit, width: int) -> None:
+    visitor = visit(viewport={"width": width, "height": 800})
+    visitor.page.add_init_script(
+        "Object.defineProperty(navigator, 'requestMIDIAccess', { value: undefined })"
+    )
+    sit_down(visitor.open())
+    expect(visitor.page.locator(".mg-played-source")).to_contain_text("does not reach")
+    assert box_of(told(visitor))["width"] >= 200
+    card = box_of(visitor.page.locator("#roll-card"))
+    higher = box_of(visitor.page.get_by_role("button", name="An octave higher"))
+    assert higher["x"] + higher["width"] <= card["x"] + card["width"]
