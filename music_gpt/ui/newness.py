@@ -60,5 +60,5 @@ def shared_line(run: SharedRun) -> str:
     name = name if len(name) <= MOST_LETTERS else name[:MOST_LETTERS] + "…"
     n, most = run.different_notes, run.different_notes + UNTOLD_NOTES
     notes = f"{n}" if run.exact else f"{n} to {most}"
-    chance = f"; fewer than {CERTAIN_NOTES} mean little, and" if n < CERTAIN_NOTES else ";"
-    return f"{notes} notes in a row are as in {name}{chance} {UNHEARD}."
+    usual = f"fewer than {CERTAIN_NOTES} mean little" if n < CERTAIN_NOTES else UNHEARD
+    return f"{notes} notes in a row are as in {name}; {usual}."
