@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from music_gpt.printable import printable_text
@@ -40,16 +42,22 @@ def words_of(error: BaseException) -> str:
     return said if isinstance(error, InputError) else f"{type(error).__name__}: {said}"
 
 
-def broken_library(error: Exception) -> Exception:
-    """What to raise where a library cannot be imported, because it is missing or does not fit.
+@contextmanager
+def library_faults(
+    *kinds: type[Exception], way_out: str = "`music-gpt doctor` says what to do"
+) -> Iterator[None]:
+    """Raise `InputError` where a library in this block is missing or does not fit.
 
-    That is the error itself where the fault is in a module of ours.
+    kinds: what such a library raises there. A fault in a module of ours stays what it is.
     """
-    if _is_ours(error):
-        return error
-    return InputError(
-        f"A library is missing or broken ({words_of(error)}); `music-gpt doctor` says what to do."
-    )
+    try:
+        yield
+    except kinds as error:
+        if _is_ours(error):
+            raise
+        raise InputError(
+            f"A library is missing or broken ({words_of(error)}); {way_out}."
+        ) from error
 
 
 def _is_ours(error: Exception) -> bool:

@@ -13,3 +13,12 @@ NOTE_DTYPE = np.dtype([("start", "f8"), ("end", "f8"), ("pitch", "u1"), ("veloci
 
 Notes = npt.NDArray[np.void]
 """An array of `NOTE_DTYPE`, sorted by (start, pitch)."""
+
+
+def in_words(n_notes: int) -> str:
+    """So many notes.
+
+    >>> in_words(1), in_words(1234)
+    ('1 note', '1,234 notes')
+    """
+    return "1 note" if n_notes == 1 else f"{n_notes:,} notes"

@@ -17,7 +17,7 @@ import numpy as np
 from music_gpt.composing.composition import Composition
 from music_gpt.composing.pianist import Pianist
 from music_gpt.config.training import RunConfig
-from music_gpt.errors import broken_library, words_of
+from music_gpt.errors import library_faults, words_of
 from music_gpt.files import plain_errors, remove_unfinished, whole_file
 from music_gpt.midi.piece import cut_notes, write_midi
 from music_gpt.network.model import GPT
@@ -57,10 +57,8 @@ def train_and_listen(
     init_from: str | Path | None = None,
 ) -> dict[str, Any]:
     """`training.run.train`, with samples where it is measured: options and errors are its own."""
-    try:
+    with library_faults(ImportError, RuntimeError):  # or a torchvision of another build raises this
         from music_gpt.training.run import train  # Lightning takes seconds
-    except (ImportError, RuntimeError) as error:  # the latter from a torchvision of another build
-        raise broken_library(error) from error
     listener = Listening(tokens, out, config.train.samples)
     return train(
         tokens,

@@ -37,7 +37,7 @@ from music_gpt.cli.words import (
 from music_gpt.config.preparing import PrepareConfig
 from music_gpt.config.sampling import ONNX_ENGINES
 from music_gpt.config.training import RunConfig
-from music_gpt.errors import InputError, broken_library
+from music_gpt.errors import InputError, library_faults
 from music_gpt.files import require_other, require_writable
 from music_gpt.printable import printable_name, shown
 from music_gpt.process import interrupted, say
@@ -60,11 +60,10 @@ def run(argv: Sequence[str] | None) -> None:
     try:
         chosen = parser.instantiate(parser.parse_args(words))[parser.verb]
         flags.refuse_empty(chosen)
-        verb(chosen)
+        with library_faults(ImportError):
+            verb(chosen)
     except InputError as error:
         raise InputError(name_flags(str(error), parser.flags)) from error
-    except ImportError as error:
-        raise broken_library(error) from error
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise

@@ -24,7 +24,7 @@ from music_gpt.errors import InputError
 from music_gpt.files import is_file, is_folder, opened, whole_file
 from music_gpt.hashing import Hashes, window_hashes
 from music_gpt.midi.piece import PieceLike, as_piece
-from music_gpt.notes import Notes
+from music_gpt.notes import Notes, in_words
 from music_gpt.printable import shown
 from music_gpt.tokens.card import CARD
 from music_gpt.tokens.corpus import Corpus
@@ -124,9 +124,8 @@ def nothing_shared(n_notes: int) -> str:
     """
     if n_notes >= CERTAIN_NOTES:
         return f"No run of {CERTAIN_NOTES} notes is in the training music: it counts as new."
-    has = "1 note" if n_notes == 1 else f"{n_notes} notes"
     looked_for = f"where {CERTAIN_NOTES} in a row are looked for"
-    return f"Too short to tell whether it is new: {has}, {looked_for}."
+    return f"Too short to tell whether it is new: {in_words(n_notes)}, {looked_for}."
 
 
 def shared_run(ids: Ids, other: Ids, source: str) -> SharedRun | None:

@@ -21,6 +21,7 @@ from music_gpt.composing.pianist import Pianist
 from music_gpt.config.preparing import MidiLimits
 from music_gpt.errors import InputError
 from music_gpt.midi import piece as midi
+from music_gpt.notes import in_words
 from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
 from music_gpt.ui.cloakroom import Cloakroom
@@ -90,9 +91,9 @@ class Desk:
         left, shown, form = self._cloakroom.hand_out(key), (gr.skip(),) * 3, filled(())
         visit.was_loaded = True
         if left is not None and left is not visit:
-            value, source = visit.take_over(left), visit.shown.source
+            value = visit.take_over(left)
             if not visit.n_under_way:  # else music that was begun meanwhile has the roll
-                shown = value, gr.update(value=source.example), tracks_of(source)
+                shown = value, *self.source(visit)
                 form = filled(visit.form)
         known = {"key": self._cloakroom.hand_in(visit)}
         return visit, known, *shown, *idle(visit), *form
@@ -268,8 +269,7 @@ class Desk:
 
 def show_file(visit: Visit, piece: midi.Piece, name: str, source: Source) -> RollValue:
     """The roll with a dropped file, and what was mended or left out."""
-    notes = "1 note" if piece.n_notes == 1 else f"{piece.n_notes:,} notes"
-    value = visit.show_prompt(piece, name, f"Your music, {notes}", source)
+    value = visit.show_prompt(piece, name, f"Your music, {in_words(piece.n_notes)}", source)
     return value | {"status": " ".join(piece.warnings)}
 
 

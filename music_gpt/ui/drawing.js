@@ -105,11 +105,9 @@ class RollDrawing {
     this.drawRuler(pen, paint);
     for (const note of this.now.kept) this.drawNote(pen, note, paint.prompt);
     for (const note of this.now.fresh) this.drawNote(pen, note, paint.new);
-    const plays = this.keyboard.isOpen;
-    for (const note of this.now.open) this.drawNote(pen, note, plays ? paint.prompt : paint.new);
-    if (this.tab && !plays) this.drawSeams(pen, paint);
-    const hasPart = this.marking || (!this.tab && this.value.state !== "empty");
-    if (hasPart && !plays) this.drawShade(pen, paint);
+    for (const note of this.now.open) this.drawNote(pen, note, paint.new);
+    if (this.tab && !this.keyboard.isOpen) this.drawSeams(pen, paint);
+    if (this.hasPart) this.drawShade(pen, paint);
     this.drawKeys(pen, paint, new Map());
   }
 
@@ -244,7 +242,7 @@ class RollDrawing {
     };
     light(this.now.kept, paint.prompt);
     light(this.now.fresh, paint.new);
-    light(this.now.open, this.keyboard.isOpen ? paint.prompt : paint.new);
+    light(this.now.open, paint.new);
     if (keys.size) this.drawKeys(pen, paint, keys);
   }
 }

@@ -21,11 +21,16 @@ class RollHandles extends RollDrawing {
     return this.marking ? this.mark : this.part;
   }
 
+  // Whether the handles hold a part of what is shown.
+  get hasPart() {
+    if (this.keyboard.isOpen) return false;
+    return this.marking || (!this.tab && this.value.state !== "empty");
+  }
+
   showHandles() {
     const { start, end } = this.held;
     const whole = this.now.end;
-    const hasPart = this.marking || (!this.tab && this.value.state !== "empty");
-    const shown = whole > 0 && hasPart && !this.keyboard.isOpen;
+    const shown = whole > 0 && this.hasPart;
     this.moveHandle(this.fromNode, start, shown);
     this.moveHandle(this.toNode, end, shown);
     const purpose = this.marking ? "compose anew" : "continue";

@@ -48,7 +48,6 @@ class PianoKeyboard {
     this.holders = new Map(); // pitch -> what holds it: a MIDI input, a letter, a finger
     this.feet = new Set(); // what holds the pedal
     this.fingers = new Map(); // id of a finger -> the pitch under it
-    this.letters = new Map(); // letter that is down -> its pitch
     this.access = null;
     this.inputs = [];
     this.timer = 0;
@@ -62,18 +61,24 @@ class PianoKeyboard {
   // What was played before and not used is still there.
   open() {
     this.player.unlock(); // a click is under way, and a MIDI key is none
-    if (!this.isOpen) this.opener = document.activeElement;
-    this.keysNode.focus({ preventScroll: true });
-    if (this.isOpen) return;
+    if (!this.isOpen) this.begin();
+    this.focus();
+  }
+
+  begin() {
+    this.opener = document.activeElement;
     this.isOpen = true;
     this.recording.goOn();
     this.roll.opened();
     this.layOut();
     this.show();
-    this.keysNode.focus({ preventScroll: true });
     this.roll.say(this.how);
     this.findNames();
     this.findInputs();
+  }
+
+  focus() {
+    this.keysNode.focus({ preventScroll: true });
   }
 
   close() {
@@ -100,7 +105,7 @@ class PianoKeyboard {
 
   send() {
     const bytes = this.recording.midi(performance.now());
-    this.keysNode.focus({ preventScroll: true }); // the button cannot keep it
+    this.focus(); // the button cannot keep it
     this.liftKeys();
     this.recording.press(false, performance.now());
     this.player.liftAll("live");
@@ -170,11 +175,9 @@ class PianoKeyboard {
   }
 
   // Those keys come up that something of this kind holds, as where it is not heard any more.
-  liftKeys(kind = "") {
-    const now = performance.now();
+  liftKeys(kind = "", stamp = performance.now()) {
     for (const [pitch, held] of [...this.holders])
-      for (const holder of [...held]) if (holder.startsWith(kind)) this.up(holder, pitch, now);
-    if ("letter".startsWith(kind)) this.letters.clear();
+      for (const holder of [...held]) if (holder.startsWith(kind)) this.up(holder, pitch, stamp);
     if ("finger".startsWith(kind)) this.fingers.clear();
   }
 
@@ -252,7 +255,7 @@ class PianoKeyboard {
   // The letters come up before they stand for other keys.
   shift(semitones) {
     const base = this.base + semitones;
-    this.keysNode.focus({ preventScroll: true });
+    this.focus();
     if (base < LOWEST_C || base > HIGHEST_C) return;
     this.liftKeys("letter");
     this.base = base;
@@ -342,7 +345,7 @@ class PianoKeyboard {
     });
     this.useNode.addEventListener("click", () => this.send());
     this.againNode.addEventListener("click", () => {
-      this.keysNode.focus({ preventScroll: true });
+      this.focus();
       this.startOver();
     });
     this.cancelNode.addEventListener("click", () => {
@@ -370,24 +373,19 @@ class PianoKeyboard {
     if (event.repeat) return;
     if (event.code === "Space") this.pedal("space", true, event.timeStamp);
     else if (pitch === null) this.shift(OCTAVES[event.code]);
-    else {
-      this.letters.set(event.code, pitch);
-      this.down("letter" + event.code, pitch, FIRM, event.timeStamp);
-    }
+    else this.down("letter" + event.code, pitch, FIRM, event.timeStamp);
   }
 
   letterUp(event) {
     if (!this.isOpen) return;
     if (event.code === "Space" && this.feet.has("space")) this.pedal("space", false, event.timeStamp);
-    if (!this.letters.has(event.code)) return;
-    this.up("letter" + event.code, this.letters.get(event.code), event.timeStamp);
-    this.letters.delete(event.code);
+    this.liftKeys("letter" + event.code, event.timeStamp);
   }
 
   fingerDown(event) {
     if (event.button) return; // not the first one of a mouse
     event.preventDefault(); // the keys keep the focus
-    this.keysNode.focus({ preventScroll: true });
+    this.focus();
     if (event.target.hasPointerCapture?.(event.pointerId))
       event.target.releasePointerCapture(event.pointerId);
     this.fingers.set(event.pointerId, null);

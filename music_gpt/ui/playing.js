@@ -59,9 +59,9 @@ class PlayedRoll extends RollHandles {
   played() {
     const { recording } = this.keyboard;
     const now = performance.now();
-    const kept = recording.closed;
+    const kept = recording.closed.concat(recording.open(now));
     const end = recording.elapsed(now);
-    return { closed: kept, fresh: [], kept, open: recording.open(now), front: end, end, growing: false };
+    return { closed: kept, fresh: [], kept, open: [], front: end, end, growing: false };
   }
 
   // Seconds that the roll shows of it: it is drawn anew only when they are too few.

@@ -3,9 +3,9 @@
 
 const MY_PLAYING = "My playing"; // the name of its file
 const PEDAL = 64; // the controller of the sustain pedal
-const UP = 0;
-const BREAK_MS = 1000;
+const UP = 0; // its values
 const DOWN = 127;
+const BREAK_MS = 1000;
 
 class Recording {
   constructor() {
@@ -89,7 +89,7 @@ class Recording {
 
   // A file of one track with a tick for each millisecond; what is still held ends now.
   midi(stamp) {
-    const now = Math.max(this.last, Math.round(stamp - this.began));
+    const now = Math.round(1000 * this.elapsed(stamp));
     const held = [...this.sounding.values()].filter((note) => note.held);
     const ends = held.map((note) => [now, 0x80, note.pitch, 0]);
     if (this.pedal) ends.push([now, 0xb0, PEDAL, UP]);

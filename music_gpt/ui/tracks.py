@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from music_gpt.midi.timing import Track
+from music_gpt.notes import in_words
 
 FAMILIES = (
     "piano",
@@ -49,6 +50,5 @@ def track_choices(tracks: Iterable[Track]) -> list[tuple[str, int]]:
 def track_line(track: Track) -> str:
     """Name, kind of instrument and number of notes; a long line breaks after the name."""
     name = track.name.strip() or f"Track {track.number}"
-    notes = "1 note" if track.n_notes == 1 else f"{track.n_notes:,} notes"
-    rest = f"{FAMILIES[track.program // 8]}, {notes}".replace(" ", NO_BREAK)
+    rest = f"{FAMILIES[track.program // 8]}, {in_words(track.n_notes)}".replace(" ", NO_BREAK)
     return f"{name}{NO_BREAK}· {rest}"

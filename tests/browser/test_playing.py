@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import expect
+from seated import key, sit_down, told, use
 from visitor import Visitor, box_of
 
 from music_gpt.midi.piece import read_piece
@@ -28,25 +29,7 @@ window.stagePiano = { id: "1", name: "Stage Piano", onmidimessage: null };
 const access = { inputs: new Map([["1", window.stagePiano]]), onstatechange: null };
 Object.defineProperty(navigator, "requestMIDIAccess", { value: async () => access });
 """
-
-
-def sit_down(visitor: Visitor) -> Visitor:
-    visitor.page.get_by_role("button", name="Play it yourself").click()
-    visitor.wait("state.played === 0")
-    return visitor
-
-
-def key(visitor: Visitor, pitch: int) -> Locator:
-    return visitor.page.locator(f".mg-key[data-pitch='{pitch}']")
-
-
-def told(visitor: Visitor) -> Locator:
-    return visitor.page.locator(".mg-played-told")
-
-
-def use(visitor: Visitor) -> dict[str, Any]:
-    visitor.page.get_by_role("button", name="Use as prompt").click()
-    return visitor.wait("state.name == 'My playing'")
+SEND = "(data) => window.stagePiano.onmidimessage({ data, timeStamp: performance.now() })"
 
 
 def test_letters_are_heard_and_seen_and_become_the_prompt(visit: Visit) -> None:
@@ -226,42 +209,6 @@ def test_where_there_is_no_midi_keyboard_it_is_said(visit: Visit, access: str, s
     expect(visitor.page.locator(".mg-played-source")).to_contain_text(said)
 
 
-def test_what_was_played_is_kept_where_other_music_is_chosen_meanwhile(visit: Visit) -> None:
-    visitor = sit_down(visit().open())
-    for letter in "ad":
-        visitor.page.keyboard.press(letter, delay=50)
-    visitor.page.get_by_label("Träumerei").check()
-    state = visitor.wait("state.name.startsWith('Träumerei')")
-    assert (state["played"], state["notes"] > 10) == (None, True)
-    expect(visitor.page.locator(".mg-status")).to_contain_text("What you played is kept")
-    visitor.page.get_by_role("button", name="Play it yourself").click()
-    visitor.wait("state.played == 2")
-    visitor.page.wait_for_timeout(1500)
-    visitor.page.keyboard.press("g", delay=50)
-    state = use(visitor)
-    assert state["notes"] == 3
-    assert state["end"] < 2  # the break is none in the music
-    sit_down(visitor)  # what was used is not there again
-
-
-def test_what_is_played_while_a_take_is_shown_becomes_the_prompt(visit: Visit) -> None:
-    visitor = visit().open()
-    visitor.wish(**{"Length in seconds": 5})
-    visitor.page.click("#compose")
-    visitor.wait("state.state == 'done' && state.tab == 1 && !state.playing")
-    before = visitor.state
-    sit_down(visitor)
-    visitor.page.get_by_role("button", name="Cancel").click()
-    assert visitor.wait("state.played === null")["position"] == before["position"]
-    assert visitor.page.get_by_role("button", name="Play", exact=True).is_enabled()
-    sit_down(visitor)
-    visitor.page.keyboard.press("a", delay=50)
-    state = use(visitor)
-    assert (state["tab"], state["notes"], state["played"]) == (0, 1, None)
-    visitor.page.click("#compose")
-    visitor.wait("state.state == 'done' && state.newNotes[0] > 3")
-
-
 def test_nobody_plays_while_music_is_composed(visit: Visit) -> None:
     visitor = visit().open()
     visitor.wish(**{"Length in seconds": 300})
@@ -299,13 +246,12 @@ def test_a_key_that_is_held_from_two_sides_is_one(visit: Visit) -> None:
     visitor = visit()
     visitor.page.add_init_script(STAGE_PIANO)
     sit_down(visitor.open())
-    send = "(data) => window.stagePiano.onmidimessage({ data, timeStamp: performance.now() })"
     visitor.page.keyboard.down("a")
-    visitor.page.evaluate(send, [0x90, 60, 100])
+    visitor.page.evaluate(SEND, [0x90, 60, 100])
     visitor.page.keyboard.up("a")
     expect(key(visitor, 60)).to_have_class("mg-key mg-down")
     assert visitor.state["played"] == 1
-    visitor.page.evaluate(send, [0x80, 60, 0])
+    visitor.page.evaluate(SEND, [0x80, 60, 0])
     expect(key(visitor, 60)).to_have_class("mg-key")
 
 
@@ -313,9 +259,8 @@ def test_a_keyboard_that_is_unplugged_holds_no_key(visit: Visit) -> None:
     visitor = visit()
     visitor.page.add_init_script(STAGE_PIANO + "window.access = access;")
     sit_down(visitor.open())
-    send = "(data) => window.stagePiano.onmidimessage({ data, timeStamp: performance.now() })"
-    visitor.page.evaluate(send, [0xB0, 64, 127])
-    visitor.page.evaluate(send, [0x90, 60, 100])
+    visitor.page.evaluate(SEND, [0xB0, 64, 127])
+    visitor.page.evaluate(SEND, [0x90, 60, 100])
     visitor.page.evaluate("window.access.inputs.clear(); window.access.onstatechange()")
     expect(visitor.page.locator(".mg-played-source")).to_have_text("No MIDI keyboard is connected")
     expect(visitor.page.locator(".mg-down")).to_have_count(0)
@@ -330,37 +275,6 @@ def test_the_button_that_was_clicked_last_leaves_space_to_the_pedal(visit: Visit
     expect(told(visitor)).to_contain_text("1 note · pedal")
     visitor.page.keyboard.up(" ")
     expect(key(visitor, 72).locator("span")).to_have_text("A")
-
-
-def test_what_was_played_is_kept_where_the_page_refuses_it(visit: Visit) -> None:
-    visitor = sit_down(visit().open())
-    visitor.page.keyboard.press("a", delay=30)
-    visitor.page.evaluate("document.querySelector('#midi-file input[type=file]').remove()")
-    visitor.page.get_by_role("button", name="Use as prompt").click()
-    expect(told(visitor)).to_have_text("The page is still reading a file; try again.")
-    assert visitor.page.get_by_role("button", name="Use as prompt").is_enabled()
-    assert visitor.state["played"] == 1
-    visitor.page.get_by_role("button", name="Cancel").click()
-    assert visitor.page.evaluate("document.activeElement.textContent.trim()") == "Play it yourself"
-
-
-def test_an_answer_that_comes_late_takes_nothing_that_is_played(visit: Visit) -> None:
-    visitor = visit().open()
-    held: list[Any] = []
-    visitor.page.route("**/upload*", lambda route: held.append(route))
-    sit_down(visitor)
-    visitor.page.keyboard.press("a", delay=50)
-    visitor.page.get_by_role("button", name="Use as prompt").click()
-    expect(told(visitor)).to_have_text("Reading what you played …")
-    for name in ("Use as prompt", "Start over", "Cancel"):
-        assert visitor.page.get_by_role("button", name=name).is_disabled()
-    visitor.page.keyboard.press("d", delay=50)
-    assert visitor.state["played"] == 1  # nothing is recorded that would be lost
-    assert visitor.page.evaluate("document.activeElement.className") == "mg-played-keys"
-    held[0].continue_()
-    visitor.wait("state.name == 'My playing' && state.notes == 1")
-    focused = visitor.page.evaluate("document.activeElement.textContent.trim()")
-    assert focused == "Play it yourself"
 
 
 def test_a_midi_keyboard_is_asked_for_once(visit: Visit) -> None:
@@ -410,39 +324,6 @@ def test_keys_and_buttons_are_seen_at_once_on_every_screen(
     assert keys["y"] >= 0
     assert button["y"] + button["height"] <= height
     assert button["x"] + button["width"] <= width
-
-
-def test_what_was_sent_is_kept_where_other_music_comes_instead(visit: Visit) -> None:
-    visitor = visit().open()
-    held: list[Any] = []
-    visitor.page.route("**/upload*", lambda route: held.append(route))
-    sit_down(visitor)
-    visitor.page.keyboard.press("a", delay=50)
-    visitor.page.get_by_role("button", name="Use as prompt").click()
-    expect(told(visitor)).to_have_text("Reading what you played …")
-    visitor.page.get_by_label("Träumerei").check()
-    visitor.wait("state.name.startsWith('Träumerei') && state.played === null")
-    visitor.page.get_by_role("button", name="Play it yourself").click()
-    visitor.wait("state.played == 1")
-    held[0].continue_()
-    visitor.wait("state.name == 'My playing' && state.played === null")
-    sit_down(visitor)  # it is the prompt: nothing is left to be kept
-
-
-def test_the_browser_asks_before_what_was_played_is_left(visit: Visit) -> None:
-    visitor = sit_down(visit().open())
-    asked: list[str] = []
-    visitor.page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
-    visitor.page.keyboard.press("a", delay=50)
-    visitor.reload()
-    assert asked == ["beforeunload"]
-    visitor.wait("state.notes > 0 && state.bank != 'waiting'")
-    sit_down(visitor)
-    visitor.page.keyboard.press("a", delay=50)
-    use(visitor)
-    visitor.reload()
-    visitor.wait("state.name == 'My playing'")
-    assert asked == ["beforeunload"]
 
 
 @pytest.mark.parametrize("width", [901, 1000, 1100])
