@@ -25,12 +25,12 @@ def use(visitor: Visitor) -> dict[str, Any]:
     return visitor.wait("state.name == 'My playing'")
 
 
-def send_and_wait(visitor: Visitor) -> Route:
-    """Play a note and use it as prompt; the answer comes once the route is continued."""
+def send_and_wait(visitor: Visitor) -> list[Route]:
+    """Play a note and use it as prompt; the answer comes once the route that comes is continued."""
     held: list[Route] = []
     visitor.page.route("**/upload*", lambda route: held.append(route))
     sit_down(visitor)
     visitor.page.keyboard.press("a", delay=50)
     visitor.page.get_by_role("button", name="Use as prompt").click()
     expect(told(visitor)).to_have_text("Reading what you played …")
-    return held[0]
+    return held

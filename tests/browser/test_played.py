@@ -61,13 +61,13 @@ def test_what_was_played_is_kept_where_the_page_refuses_it(visit: Visit) -> None
 
 def test_an_answer_that_comes_late_takes_nothing_that_is_played(visit: Visit) -> None:
     visitor = visit().open()
-    upload = send_and_wait(visitor)
+    held = send_and_wait(visitor)
     for name in ("Use as prompt", "Start over", "Cancel"):
         assert visitor.page.get_by_role("button", name=name).is_disabled()
     visitor.page.keyboard.press("d", delay=50)
     assert visitor.state["played"] == 1  # nothing is recorded that would be lost
     assert visitor.page.evaluate("document.activeElement.className") == "mg-played-keys"
-    upload.continue_()
+    held[0].continue_()
     visitor.wait("state.name == 'My playing' && state.notes == 1")
     focused = visitor.page.evaluate("document.activeElement.textContent.trim()")
     assert focused == "Play it yourself"
@@ -75,12 +75,12 @@ def test_an_answer_that_comes_late_takes_nothing_that_is_played(visit: Visit) ->
 
 def test_what_was_sent_is_kept_where_other_music_comes_instead(visit: Visit) -> None:
     visitor = visit().open()
-    upload = send_and_wait(visitor)
+    held = send_and_wait(visitor)
     visitor.page.get_by_label("Träumerei").check()
     visitor.wait("state.name.startsWith('Träumerei') && state.played === null")
     visitor.page.get_by_role("button", name="Play it yourself").click()
     visitor.wait("state.played == 1")
-    upload.continue_()
+    held[0].continue_()
     visitor.wait("state.name == 'My playing' && state.played === null")
     sit_down(visitor)  # it is the prompt: nothing is left to be kept
 
