@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from music_gpt.arrays import Floats
 from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
-from music_gpt.generation.sampler import draw, survivors, two_stage
+from music_gpt.generation.sampler import draw, probabilities, survivors, two_stage
 from music_gpt.tokens.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, VOCAB_SIZE
 
 PLAIN = SamplingConfig(temperature=1.0, min_p=0.0)
@@ -203,3 +204,27 @@ def test_no_pitch_gets_hotter_when_only_the_timing_does() -> None:
         -(p * np.log(p)).sum() for p in (cool[TIME_SHIFT:VELOCITY], hot[TIME_SHIFT:VELOCITY])
     ]
     assert entropy[0] < entropy[1]
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"temperature": 0.7, "min_p": 0.05},
+        {"temperature": 1.3, "top_k": 3, "min_p": 0.0},
+        {"temperature": 1.0, "top_p": 0.6, "min_p": 0.0},
+        {"temperature": 0.0},
+        {"temperature": 0.9, "pitch_temperature": 0.4, "min_p": 0.1},
+    ],
+    ids=str,
+)
+def test_how_likely_an_event_is_said_to_be_is_how_often_it_is_drawn(knobs: dict[str, Any]) -> None:
+    sampling, n_draws = SamplingConfig(**knobs), 4000
+    logits = np.full((1, VOCAB_SIZE), -np.inf)
+    logits[0, [60, 62, 64, 256, 300, 380]] = [1.0, 0.2, -1.0, 0.8, 0.0, -3.0]
+    said = probabilities(logits, sampling)[0]
+    noise = np.random.default_rng(1).gumbel(size=(n_draws, VOCAB_SIZE))
+    ids, _ = draw(np.repeat(logits, n_draws, axis=0), sampling, noise)
+    drawn = np.bincount(ids, minlength=VOCAB_SIZE) / n_draws
+    assert np.abs(drawn - said).max() < 0.03
+    assert ((drawn > 0) <= (said > 0)).all()
+    assert said.sum() == pytest.approx(1.0)

@@ -19,6 +19,7 @@ import numpy as np
 from music_gpt import __version__
 from music_gpt.checking import MAX_JSON_INTEGER, number, whole
 from music_gpt.composing.composition import ComposedNote, Composition
+from music_gpt.composing.insight import HeardPiece, Insight, insight
 from music_gpt.composing.prompt import Prompt, hear
 from music_gpt.composing.provenance import (
     check_prompt,
@@ -108,6 +109,7 @@ class Pianist:
                 f"The network knows {self.config.vocab_size:,} tokens, but music has {N_EVENTS}; "
                 "use a checkpoint that was trained on music."
             )
+        self._model = model
         self._engine = engine if engine is not None else TorchEngine(model)
 
     def compose(
@@ -261,6 +263,16 @@ class Pianist:
         seeds = candidate_seeds(settings["seed"], candidates)
         composition = self._begin(stretch.prompt, settings, seeds, Ending.at(stretch.end))
         return Redoing(stretch, composition, self._misfits)
+
+    def look_inside(
+        self,
+        piece: HeardPiece,
+        place: int,
+        settings: Mapping[str, Any],
+        new: tuple[float, float] = (math.inf, math.inf),
+    ) -> Insight:
+        """What the network expects before an event of a piece, and what it looks at: `insight`."""
+        return insight(self._model, piece, place, settings, new)
 
     def _misfits(self, stretch: Stretch, composition: Composition) -> list[float]:
         """How badly what follows goes on from each candidate, in nats per token."""

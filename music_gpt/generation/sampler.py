@@ -143,6 +143,23 @@ def draw(logits: Floats, sampling: SamplingConfig, noise: Floats) -> tuple[Ints,
     return ids, sure
 
 
+def probabilities(logits: Floats, sampling: SamplingConfig) -> Floats:
+    """How likely `draw` is to take each event, (B, V), with `logits` (B, V) as it has them.
+
+    >>> sampling = SamplingConfig(temperature=1.0, min_p=0.5)
+    >>> probabilities(np.log([[3.0, 3.0, 1.0]]), sampling).round(3)
+    array([[0.5, 0.5, 0. ]])
+    """
+    if sampling.temperature == 0:
+        likeliest: Floats = np.eye(logits.shape[1])[logits.argmax(1)]
+        return likeliest
+    if _own_temperatures(sampling):
+        logits, sampling = two_stage(logits, sampling), replace(sampling, temperature=1.0)
+    lowest, _ = survivors(logits, sampling)
+    kept = np.where(logits < lowest[:, None], -np.inf, logits)
+    return np.exp(_log_softmax(kept / sampling.temperature))
+
+
 def surprise(logits: Logits, ids: Ints) -> Floats:
     """Nats (B) by which a network with these logits (B, V) is surprised by `ids` (B).
 

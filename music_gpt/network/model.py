@@ -215,10 +215,23 @@ class Block(nn.Module):
         self, x: Tensor, rope: tuple[Tensor, Tensor] | None, cache: KVCache | None
     ) -> Tensor:
         """x (B, T, D) -> (B, T, D)."""
+        return self.fed(self.attended(x, rope, cache))
+
+    def attention_input(self, x: Tensor) -> Tensor:
+        """What attention is given of the stream x (B, T, D): the same shape."""
+        return x if self.post else cast(Tensor, self.norm1(x))
+
+    def attended(
+        self, x: Tensor, rope: tuple[Tensor, Tensor] | None, cache: KVCache | None
+    ) -> Tensor:
+        """The stream x (B, T, D) with what attention adds to it."""
+        x = x + self.dropout(self.attention(self.attention_input(x), rope, cache))
+        return cast(Tensor, self.norm1(x)) if self.post else x
+
+    def fed(self, x: Tensor) -> Tensor:
+        """The stream x (B, T, D) with what the feed-forward layer adds to it."""
         if self.post:
-            x = self.norm1(x + self.dropout(self.attention(x, rope, cache)))
             return cast(Tensor, self.norm2(x + self.dropout(self.feed_forward(x))))
-        x = x + self.dropout(self.attention(self.norm1(x), rope, cache))
         return cast(Tensor, x + self.dropout(self.feed_forward(self.norm2(x))))
 
 
@@ -302,18 +315,27 @@ class GPT(nn.Module):
             raise InputError(
                 f"{end} tokens do not fit into a context of {limit}; give fewer, or slide on."
             )
-        x = self._embed(ids)  # (B, T, D)
         places = slice(start, end) if cache is None else cache.places(ids.shape[1])
-        rope = None
-        if self.positions is not None:
-            x = x + self.positions.weight[places]
-        else:
-            rope = self.rope_cos[places], self.rope_sin[places]
-        x = self.dropout(x)
+        x, rope = self.enter(ids, places)
         for block in self.blocks:
             x = block(x, rope, cache)
         if cache is not None:
             cache.heard(ids.shape[1])
+        return self.leave(x)
+
+    def enter(
+        self, ids: Tensor, places: slice | Tensor
+    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
+        """Ids (B, T) at these places -> the stream x (B, T, D), and the rotations of its keys."""
+        x, rope = self._embed(ids), None
+        if self.positions is not None:
+            x = x + self.positions.weight[places]
+        else:
+            rope = self.rope_cos[places], self.rope_sin[places]
+        return self.dropout(x), rope
+
+    def leave(self, x: Tensor) -> Tensor:
+        """The stream x (B, T, D) -> logits (B, T, V) in float32."""
         return cast(Tensor, self.head(self.norm(x)).float())
 
     def _embed(self, ids: Tensor) -> Tensor:

@@ -298,7 +298,7 @@ def _is_velocity(ids: Ids) -> npt.NDArray[np.bool_]:
     return (ids >= VELOCITY) & (ids < EOS)
 
 
-def shift_frames(ids: Ids) -> Ints:
+def shift_frames(ids: Ids | Ints) -> Ints:
     """Frames that each id lets pass; 0 for all but shifts."""
     shifts = (ids >= TIME_SHIFT) & (ids < VELOCITY)
     return np.where(shifts, ids.astype(np.int64) - (TIME_SHIFT - 1), 0)
