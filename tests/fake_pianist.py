@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from small import small_pianist
 
+from music_gpt.composing.insight import Insight
+from music_gpt.composing.pianist import Pianist
 from music_gpt.composing.prompt import Prompt, hear
 from music_gpt.composing.provenance import settings_text
 from music_gpt.composing.redoing import Redoing, hear_stretch
@@ -102,6 +105,12 @@ class FakePianist:
         self.pace = pace
         self.folder: Path | None = None
         self.card = {"file": "fake <&>.safetensors"}
+        self._network: Pianist | None = None
+
+    def look_inside(self, *place: Any) -> Insight:
+        """What a small network expects there."""
+        self._network = self._network or small_pianist()
+        return self._network.look_inside(*place)
 
     def compose(
         self,

@@ -26,6 +26,7 @@ from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
 from music_gpt.ui.cloakroom import Cloakroom
 from music_gpt.ui.door import sentence
+from music_gpt.ui.explain import explain, read_asked
 from music_gpt.ui.form import CALL, FORM, as_whole, filled, read_call, read_wish
 from music_gpt.ui.history import Source
 from music_gpt.ui.newness import Newness
@@ -195,6 +196,14 @@ class Desk:
         shown = visit.shown
         lines = [self.newness.line(take) for take in shown.takes]
         return {"version": shown.roll["version"], "lines": lines}
+
+    def look(self, visit: Visit, payload: Any) -> dict[str, Any]:
+        """What the network expected at an event of what is shown, or why that is not known."""
+        try:
+            asked = read_asked(payload)
+            return explain(self._pianist, visit.seen(asked.version), asked)
+        except InputError as error:
+            return {"fault": str(error), "answer": fresh_version()}
 
     def recover(self, visit: Visit) -> tuple[Any, ...]:
         """After a fault of the program, or when the line was full: all as before Compose."""

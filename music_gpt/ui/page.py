@@ -35,7 +35,7 @@ from music_gpt.ui.form import (
     make_field,
     preset_values,
 )
-from music_gpt.ui.pianoroll import BANK, HERE, file_text, piano_roll
+from music_gpt.ui.pianoroll import BANK, HERE, file_text, inside_view, piano_roll
 from music_gpt.ui.saving import KINDS
 from music_gpt.ui.theme import theme
 
@@ -64,6 +64,8 @@ KNOWN = """(visit) => {
   return [visit, { key }];
 }"""
 ROLL = 'document.querySelector("#roll .mg-roll").musicGptRoll'
+INSIDE = 'document.querySelector("#inside .mg-inside").musicGptInside'
+ASKED = f"(visit) => [visit, {INSIDE}.asked()]"
 MADE = f"() => {ROLL}.made()"
 SAVE = f"(file) => {ROLL}.save(file)"
 TELL = f"(told) => {ROLL}.tell(told)"
@@ -84,6 +86,7 @@ class Widgets:
 
     visit: gr.State
     roll: gr.HTML
+    inside: gr.HTML
     go: gr.Button
     redo: gr.Button
     stop: gr.Button
@@ -119,6 +122,7 @@ def build_page(pianist: Pianist) -> gr.Blocks:
         wire_prompt(desk, widgets, *sources)
         wire_composing(desk, widgets, wish, *sources[1:])
         wire_saving(desk, widgets)
+        wire_looking(desk, widgets)
         add_endpoints(desk)
     page.queue(max_size=bounds.LINE, default_concurrency_limit=4)
     return page
@@ -176,8 +180,9 @@ def roll_card(desk: Desk) -> Widgets:
         redo = gr.Button("Compose this part anew", variant="primary", elem_id="redo")
         stop = gr.Button(STOP_COMPOSING, visible=False, elem_id="stop")
         saves = [gr.Button(word, interactive=False, elem_classes="save") for word in KINDS]
+    inside = inside_view(elem_id="inside")
     # Gradio counts from when the page was loaded
-    return Widgets(gr.State(first, time_to_live=WEEK), roll, go, redo, stop, saves)
+    return Widgets(gr.State(first, time_to_live=WEEK), roll, inside, go, redo, stop, saves)
 
 
 def wish_card() -> tuple[list[Any], gr.Dropdown]:
@@ -307,6 +312,18 @@ def wire_saving(desk: Desk, widgets: Widgets) -> None:
         )
         saved.success(None, ready, js=SAVE, **PRIVATE)
         saved.failure(None, js=MADE, **PRIVATE)
+
+
+def wire_looking(desk: Desk, widgets: Widgets) -> None:
+    """What goes on in the network at an event that is pressed; of several in a row, at the last."""
+    widgets.inside.input(
+        desk.look,
+        [widgets.visit, widgets.inside],
+        widgets.inside,
+        js=ASKED,
+        trigger_mode="always_last",
+        **AT_ONCE,
+    )
 
 
 def add_endpoints(desk: Desk) -> None:

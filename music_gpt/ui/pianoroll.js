@@ -38,6 +38,8 @@ class PianoRoll extends PlayedRoll {
     this.view = null; // {from, seconds} when zoomed in
     this.follow = false; // whether music is awaited, which starts to play by itself
     this.lit = "";
+    this.looking = null; // who looks inside the network
+    this.glow = null; // what it looked at
     const bank = props.bank_url ? this.address(props.bank_url) : "";
     this.player = new PianoPlayer(new PianoBank(bank), () => this.music());
     this.player.changed = () => this.showTransport();
@@ -65,6 +67,16 @@ class PianoRoll extends PlayedRoll {
       }),
       expect: () => this.expect(),
       play: () => this.sitDown(),
+      look: (looking) => this.look(looking),
+      glow: (glow) => this.showGlow(glow),
+      placeOf: (number) => this.placeOf(this.now.closed[number]),
+      inView: () => ({
+        version: this.value.version,
+        take: this.tab - 1,
+        busy: this.busy || this.keyboard.isOpen,
+        seconds: this.tab ? this.value.seam : this.player.position || this.now.end / 2,
+        end: this.now.end,
+      }),
       making: () => (this.statusNode.textContent = "Making the file …"),
       made: () => (this.statusNode.textContent = this.value.status || ""),
       save: (file) => this.save(file),
@@ -199,6 +211,7 @@ class PianoRoll extends PlayedRoll {
     this.showTransport();
     const focused = document.activeElement === this.continueNode;
     this.showHandles();
+    if (value.version !== before.version || value.state !== before.state) this.tellLooking();
     if (focused && this.continueNode.hidden) this.toNode.focus({ preventScroll: true }); // it goes on there
     this.dirty = true;
   }
@@ -330,6 +343,7 @@ class PianoRoll extends PlayedRoll {
     this.showTabs();
     this.showTransport();
     this.showHandles();
+    this.tellLooking();
     this.dirty = true;
   }
 
@@ -441,7 +455,7 @@ class PianoRoll extends PlayedRoll {
       else if (this.view) this.pan(press.from - (event.clientX - press.x) / this.scale);
     });
     surface.addEventListener("pointerup", (event) => {
-      if (press && !press.moved) this.player.seek(this.seconds(event));
+      if (press && !press.moved) this.press(event);
       press = null;
     });
     surface.addEventListener("pointercancel", () => (press = null));
@@ -460,6 +474,35 @@ class PianoRoll extends PlayedRoll {
       else return;
       event.preventDefault();
     }, { passive: false });
+  }
+
+  // A press moves the playhead, but on a note while one looks inside.
+  press(event) {
+    const note = this.looking && this.noteAt(event);
+    if (note) this.looking.picked(note);
+    else this.player.seek(this.seconds(event));
+  }
+
+  // Somebody looks inside: is told which notes are pressed, and when other music is in view.
+  look(looking) {
+    this.looking = looking;
+    this.root.dataset.looking = Boolean(looking);
+    this.showGlow(null);
+  }
+
+  // What the network looked at, over the music; the event itself is brought into view.
+  showGlow(glow) {
+    this.glow = glow;
+    const { from, seconds } = this.window;
+    const at = glow && glow.chosen ? glow.chosen.start : from;
+    if (at < from || at > from + seconds) this.pan(at - seconds * 0.6);
+    this.dirty = true;
+  }
+
+  tellLooking() {
+    if (!this.looking) return;
+    this.glow = null;
+    this.looking.shown();
   }
 
   // A file that is dropped on the roll goes the same way as one for the file field.

@@ -1,0 +1,122 @@
+"""Looking inside the network, in a real browser: each test is something that a visitor does."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+from visitor import Visitor, box_of
+
+pytestmark = pytest.mark.browser
+Visit = Callable[..., Visitor]
+DOOR = "document.querySelector('.mg-inside')?.musicGptInside"
+
+
+def inside(visitor: Visitor, condition: str) -> dict[str, Any]:
+    """What is shown of the inside, once a condition on its `state` holds."""
+    visitor.page.wait_for_function(
+        f"() => {{ const state = {DOOR}?.state(); return state && ({condition}); }}"
+    )
+    state: dict[str, Any] = visitor.page.evaluate(f"{DOOR}.state()")
+    return state
+
+
+def open_inside(visitor: Visitor) -> dict[str, Any]:
+    """Unfold it, and wait for the first event."""
+    visitor.page.get_by_role("button", name="Look inside").click()
+    return inside(visitor, "state.shown")
+
+
+def place_of_note(visitor: Visitor, number: int) -> dict[str, float]:
+    """Where a note of what is shown is on the roll, in its pixels."""
+    roll = "document.querySelector('.mg-roll').musicGptRoll"
+    place: dict[str, float] = visitor.page.evaluate(f"{roll}.placeOf({number})")
+    return place
+
+
+def test_a_note_that_is_pressed_tells_what_was_expected_there(visit: Visit) -> None:
+    visitor = visit().open()
+    open_inside(visitor)
+    position = visitor.state["position"]
+    note = place_of_note(visitor, 9)
+    visitor.page.locator(".mg-surface").click(position={"x": note["x"], "y": note["y"]})
+    value = inside(visitor, f"state.value.seconds == {note['seconds']}")["value"]
+    page = visitor.page
+    expect(page.locator(".mi-said b")).to_have_text(value["said"])
+    expect(page.locator(".mi-chance")).to_contain_text("The network gave it")
+    assert page.locator(".mi-expected li").count() == len(value["expected"])
+    assert page.locator(".mi-depths li").count() == len(value["depths"])
+    expect(page.locator(".mi-expected li[data-marked=true]")).to_contain_text(value["said"])
+    assert visitor.state["position"] == position  # a note that is pressed moves no playhead
+    visitor.photograph("inside")
+
+
+def test_arrows_lead_from_event_to_event(visit: Visit) -> None:
+    visitor = visit().open()
+    first = open_inside(visitor)["value"]
+    visitor.page.get_by_role("button", name="The event after").click()
+    inside(visitor, f"state.value.place == {first['place'] + 1}")
+    visitor.page.keyboard.press("ArrowLeft")
+    again = inside(visitor, f"state.value.place == {first['place']}")["value"]
+    assert again["said"] == first["said"]
+
+
+def test_a_head_that_is_chosen_glows_in_the_roll(visit: Visit) -> None:
+    visitor = visit().open()
+    open_inside(visitor)
+    heads = visitor.page.get_by_role("radio", name="Block")
+    assert heads.count() == 4
+    picture = "document.querySelector('.mg-notes').toDataURL()"
+    drawn = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    visitor.page.evaluate(drawn)
+    before = visitor.page.evaluate(picture)
+    heads.nth(2).click()
+    assert inside(visitor, "true")["head"] == "2.1"
+    visitor.page.evaluate(drawn)
+    assert visitor.page.evaluate(picture) != before
+    visitor.page.keyboard.press("ArrowRight")
+    assert inside(visitor, "true")["head"] == "2.2"
+    assert visitor.page.locator(".mi-looked li").count() > 0
+    visitor.page.get_by_role("button", name="Look inside").click()  # and all is as before
+    visitor.page.evaluate(drawn)
+    assert visitor.page.evaluate(picture) not in (before, "")
+    surface = visitor.page.locator(".mg-surface")
+    surface.click(position={"x": box_of(surface)["width"] / 2, "y": 60})
+    assert visitor.state["position"] > 0
+
+
+def test_new_music_is_looked_at_when_it_has_come(visit: Visit) -> None:
+    visitor = visit().open()
+    open_inside(visitor)
+    visitor.wish(**{"Length in seconds": 5, "Variations": 2})
+    visitor.compose()
+    visitor.wait("state.state == 'composing'")
+    assert not inside(visitor, "!state.shown")["value"]
+    seam = visitor.wait("state.state == 'done'")["seam"]
+    inside(visitor, f"state.shown && state.value.take == 0 && state.value.seconds >= {seam} - 0.01")
+    visitor.page.get_by_role("tab", name="Variation 2").click()
+    inside(visitor, "state.shown && state.value.take == 1")
+
+
+def test_where_there_is_no_music_it_says_what_to_do(visit: Visit) -> None:
+    visitor = visit().open()
+    visitor.page.get_by_text("Start from nothing").click()
+    visitor.wait("state.state == 'empty'")
+    visitor.page.get_by_role("button", name="Look inside").click()
+    expect(visitor.page.locator(".mi-told")).to_contain_text("Press a note in the roll")
+    assert visitor.page.locator(".mi-found").is_hidden()
+    visitor.page.locator("#examples label").nth(1).click()
+    inside(visitor, "state.shown")
+
+
+@pytest.mark.parametrize("width", [390, 960, 1280])
+def test_what_is_inside_stays_within_its_card(visit: Visit, width: int) -> None:
+    visitor = visit(viewport={"width": width, "height": 844}, has_touch=width < 600).open()
+    open_inside(visitor)
+    card = box_of(visitor.page.locator("#roll-card"))
+    for part in visitor.page.locator(".mi-found button, .mi-found li, .mi-found p").all():
+        box = box_of(part)
+        assert box["x"] >= card["x"]
+        assert box["x"] + box["width"] <= card["x"] + card["width"]
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") == width
+    visitor.photograph(f"inside-{width}")
