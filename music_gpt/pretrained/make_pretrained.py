@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from music_gpt.config.preparing import PrepareConfig
 from music_gpt.metrics.likelihood import likelihood, mean_nats_of, ngram, sliding_nats_per_token
 from music_gpt.network.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.network.model import use_bf16
@@ -42,6 +44,7 @@ def main() -> None:
     card = {key: card[key] for key in card if key not in ("file", "sha256")}
     card |= {"name": args.name, "licence": LICENCE, "history": args.history, "commit": args.commit}
     card |= {"sources": corpus.card["sources"], "licences": corpus.card["licences"]}
+    card["prepared"] = prepared_with(corpus.card["settings"])
     out = FOLDER / f"{args.name}.safetensors"
     with tempfile.TemporaryDirectory() as folder:  # what is scored is what is stored
         stored = Path(folder) / out.name
@@ -60,6 +63,18 @@ def main() -> None:
     copy_index(args.tokens, FOLDER)
     (FOLDER / "README.md").write_text(model_card(card, model.n_parameters), encoding="utf-8")
     say(f"{out}: {card['validation']}")
+
+
+def prepared_with(settings: dict[str, Any]) -> str:
+    """The command that made the tokens folder, with the flags that are not as usual.
+
+    >>> prepared_with({"validation": 0.05, "seed": 0, "sources": "list.tsv"})
+    'music-gpt prepare --validation 0.05 --sources list.tsv'
+    """
+    usual = asdict(PrepareConfig())
+    changed = {name: value for name, value in settings.items() if value != usual.get(name)}
+    flags = [f" --{name.replace('_', '-')} {value}" for name, value in changed.items()]
+    return "music-gpt prepare" + "".join(flags)
 
 
 def model_card(card: dict[str, Any], n_parameters: int) -> str:
@@ -88,7 +103,7 @@ in bf16.
 {card["steps"]:,} steps, {card["tokens_seen"]:,} tokens, {card["minutes"]} minutes in the last
 run{_at(card["commit"])}. `config` in the metadata is its whole configuration.
 
-**Data.** MIDI files that may be used so; splits by composition.
+**Data.** MIDI files that may be used so; splits by composition{_by(card.get("prepared"))}.
 
 | source | pieces | tokens | licences |
 | --- | ---: | ---: | --- |
@@ -116,6 +131,10 @@ def _licences(source: dict[str, Any]) -> str:
         for licence in source["licences"]
     }
     return ", ".join(sorted(short))
+
+
+def _by(command: str | None) -> str:
+    return f" (`{command}`)" if command else ""  # earlier cards do not tell it
 
 
 def _at(commit: str) -> str:
