@@ -28,7 +28,7 @@ help:
 app: $(VENV)/.installed
 	$(BIN)/music-gpt app --host $(HOST) --port $(PORT)
 
-test: check $(VENV)/.browser
+test: check $(VENV)/.browser $(VENV)/.fluidsynth
 	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest --cov --cov-report=term
 
 # Gradio writes a .pyi beside each component, and mypy would read that in place of the source.
@@ -64,5 +64,15 @@ $(VENV)/.browser: | $(VENV)/.made
 	  apt-get update && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-dejavu-core \
 	  || echo "There is no Chromium to be had, so the browser tests will be skipped." >&2; \
+	fi
+	@touch $@
+
+# A SoundFont is played where the FluidSynth library is: root on Debian gets it, as above.
+$(VENV)/.fluidsynth: | $(VENV)/.made
+	@if ! $(BIN)/python -c 'from ctypes.util import find_library as find; raise SystemExit(not find("fluidsynth"))' \
+	  && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	  apt-get update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends libfluidsynth3 \
+	  || echo "There is no FluidSynth to be had, so the tests that play a SoundFont will be skipped." >&2; \
 	fi
 	@touch $@

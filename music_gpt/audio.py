@@ -3,7 +3,8 @@
 A sampler over the recorded grand in `piano_bank/`: each recording is resampled to the pitch of the
 note, looped, and shaped by an envelope. The gain is fixed, so a note is as loud alone as in a
 chord, and a soft limiter bends what would clip. `piano_bank/README.md` gives the recipe to other
-players (the page follows it in the browser). This module knows nothing of models.
+players (the page follows it in the browser). With a SoundFont, `music_gpt.soundfont` plays in its
+place. This module knows nothing of models.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import functools
 import json
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -28,6 +30,7 @@ from music_gpt.errors import InputError
 from music_gpt.files import as_path, whole_file
 from music_gpt.midi.piece import as_piece
 from music_gpt.notes import Notes
+from music_gpt.soundfont import TAIL_SECONDS, SoundFont, play
 
 if TYPE_CHECKING:
     from music_gpt.midi.piece import PieceLike
@@ -290,11 +293,15 @@ def _limit(mix: Floats) -> Pcm:
     return np.ascontiguousarray(np.rint(mix, out=mix).astype(np.int16).T)
 
 
-def _blocks(plan: _Plan, sample_rate: int) -> Iterator[Pcm]:
+def _block_samples(sample_rate: int) -> int:
+    return max(1, int(BLOCK_SECONDS * sample_rate))
+
+
+def _blocks(plan: _Plan, sample_rate: int) -> Generator[Pcm, None, None]:
     """The sound in blocks of `BLOCK_SECONDS`: int16 arrays of shape (n, 2), whatever their length
     the same sound.
     """
-    size, total = max(1, int(BLOCK_SECONDS * sample_rate)), plan.total
+    size, total = _block_samples(sample_rate), plan.total
     tones = _Tones(sample_rate)
     for first in range(0, total, size):
         yield _limit(_mix(plan, tones, first, min(first + size, total)))
@@ -322,19 +329,33 @@ def write_audio(
     path: str | Path,
     *,
     sample_rate: int = SAMPLE_RATE,
+    soundfont: SoundFont | None = None,
 ) -> None:
     """Write the sound of a piece to `path`, whose suffix says how: .wav, .flac or .mp3.
 
-    `piece` is anything that `music_gpt.midi.piece.as_piece` takes. The file appears whole or not at
-    all. Raises `InputError` for another suffix, for what `render` refuses, and when the file
-    cannot be written.
+    `piece` is anything that `music_gpt.midi.piece.as_piece` takes, and `soundfont` what
+    `music_gpt.soundfont.open_soundfont` returns; None is the bundled piano. The file appears whole
+    or not at all. Raises `InputError` for another suffix, for what `render` and
+    `music_gpt.soundfont.play` refuse, and when the file cannot be written.
     """
     path, kind = as_path(path), sound_format(path)
-    plan = _plan(as_piece(piece).sounding_notes, sample_rate)
-    blocks = _blocks(plan, sample_rate)
-    with whole_file(path) as beside:
-        _make_room(beside, 4 * plan.total if kind == "WAV" else 0)
+    notes = as_piece(piece).sounding_notes
+    plan = _plan(notes, sample_rate)
+    if soundfont is None:
+        total, blocks = plan.total, _blocks(plan, sample_rate)
+    else:
+        total = int(plan.end.max()) + int(TAIL_SECONDS * sample_rate)
+        blocks = _played(soundfont, notes, sample_rate)
+    with closing(blocks), whole_file(path) as beside:
+        _make_room(beside, 4 * total if kind == "WAV" else 0)
         _encode(blocks, beside, kind, sample_rate)
+
+
+def _played(soundfont: SoundFont, notes: Notes, sample_rate: int) -> Generator[Pcm, None, None]:
+    """What FluidSynth plays, through the limiter of the bundled piano."""
+    with closing(play(soundfont, notes, sample_rate, _block_samples(sample_rate))) as blocks:
+        for block in blocks:
+            yield _limit(block)
 
 
 def sound_format(path: str | Path) -> str:

@@ -182,7 +182,7 @@ def sound() -> Told:
     with tempfile.TemporaryDirectory(prefix="music-gpt-") as folder:
         for suffix in FORMATS:
             write_audio(note, Path(folder) / f"note{suffix}")
-    return f"the piano sounds, in {', '.join(FORMATS.values())}", ""
+    return f"the piano sounds, in {', '.join(FORMATS.values())}", _to_play_soundfonts()
 
 
 def page() -> Told:
@@ -217,6 +217,18 @@ def idle_gpu(device: str) -> str:
     if torch.version.cuda is None:
         return "for the NVIDIA GPU here, install PyTorch's build with CUDA, as pytorch.org tells"
     return "PyTorch finds no NVIDIA GPU; look what `nvidia-smi` and CUDA_VISIBLE_DEVICES say"
+
+
+def _to_play_soundfonts() -> str:
+    """What to do where pyfluidsynth was installed for that, and its library is missing."""
+    from music_gpt.soundfont import LIBRARY_FROM, require_fluidsynth
+
+    if find_spec("fluidsynth") is not None:
+        try:
+            require_fluidsynth()
+        except InputError:
+            return f"to play SoundFonts, install the FluidSynth library: {LIBRARY_FROM}"
+    return ""
 
 
 def requirements() -> list[Requirement]:

@@ -16,7 +16,7 @@ import pytest
 import torch
 from packaging.requirements import Requirement
 
-from music_gpt import doctor
+from music_gpt import doctor, soundfont
 from music_gpt.errors import InputError, install
 from music_gpt.ui.page import PORT
 
@@ -218,3 +218,18 @@ def test_a_finding_is_one_line_and_its_remedy_another() -> None:
     assert doctor.Finding("page", "port 1 is free").line() == "  page       port 1 is free"
     broken = doctor.Finding("page", "port 1 is taken", "take 2", is_fault=True)
     assert broken.line() == "! page       port 1 is taken\n             to do: take 2"
+
+
+def test_a_missing_library_is_told_only_to_those_who_asked_for_soundfonts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing() -> None:
+        raise InputError("The FluidSynth library is missing.")
+
+    monkeypatch.setattr(soundfont, "require_fluidsynth", missing)
+    monkeypatch.setattr(doctor, "find_spec", lambda name: None)
+    assert doctor.sound()[1] == ""
+    monkeypatch.setattr(doctor, "find_spec", lambda name: SimpleNamespace(name=name))
+    assert "`apt install libfluidsynth3`" in doctor.sound()[1]
+    monkeypatch.setattr(soundfont, "require_fluidsynth", lambda: None)
+    assert doctor.sound()[1] == ""

@@ -31,7 +31,7 @@ READING_ORDER = [
     *("composing.prompt", "composing.provenance", "composing.composition", "composing.redoing"),
     *("composing.insight", "composing.pianist"),
     *("metrics.loops", "metrics.statistics", "metrics.continuations", "metrics.likelihood"),
-    *("audio", "training_samples", "ui", "doctor", "train_config"),
+    *("fluid", "soundfont", "audio", "training_samples", "ui", "doctor", "train_config"),
     *("cli.parsing", "cli.words", "cli.composing", "cli.judging", "cli.verbs", "cli.main"),
 ]
 """One note's journey. A module imports only from those before it; `ui` is one step of it."""
@@ -47,6 +47,7 @@ DOORS = {
     "pytorch_lightning": {"training.module", "training.callback", "training.run"},
     "gradio": {"ui"},
     "soundfile": {"audio"},
+    "fluidsynth": {"fluid"},
     "safetensors": {"network.checkpoint", "network.hugging_face"},
     "onnx": {"network.onnx_graph"},
     "onnxruntime": {"generation.onnx_engine"},

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jsonargparse import Namespace, set_parsing_settings
 
@@ -42,6 +42,9 @@ from music_gpt.files import require_other, require_writable
 from music_gpt.printable import printable_name, shown
 from music_gpt.process import interrupted, say
 from music_gpt.settings import SECTIONS
+
+if TYPE_CHECKING:
+    from music_gpt.soundfont import SoundFont
 
 MAX_PORT = 65_535
 
@@ -129,6 +132,12 @@ def _add_render() -> Verb:
     verb.add_argument("midi", type=str, help="MIDI file.")
     verb.add_argument("--out", type=str, required=True, help="Sound file: .wav, .flac or .mp3.")
     add_tracks(verb)
+    verb.add_argument(
+        "--soundfont",
+        type=str,
+        default=None,
+        help="SoundFont (.sf2, .sf3) to play it on; default: the bundled piano.",
+    )
     return "render", verb, render
 
 
@@ -165,6 +174,12 @@ def _add_app() -> Verb:
     verb = Parser()
     verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
     add_engine(verb)
+    verb.add_argument(
+        "--soundfont",
+        type=str,
+        default=None,
+        help="SoundFont that plays what is saved; the page itself plays the bundled piano.",
+    )
     verb.add_argument("--host", type=str, default="127.0.0.1", help="Address to listen on.")
     verb.add_argument("--port", type=int, default=7860, help="Port to listen on.")
     verb.add_argument("--share", action="store_true", help="Also open a public Gradio link.")
@@ -237,15 +252,17 @@ def render(args: Namespace) -> None:
     from music_gpt.composing.provenance import composed_part
 
     sound_format(args.out)
+    soundfont = _soundfont(args.soundfont)
     data = midi_data(args.midi)
     piece = read_chosen(data, args.tracks)
     for warning in piece.warnings:
         say(warning)
     require_writable(args.out)  # and its folder is made
-    write_audio(piece, args.out)
+    write_audio(piece, args.out, soundfont=soundfont)
     part = composed_part(data)
     composed = "" if part is None else f", composed {part_words(part)}"
-    say(f"{shown(args.out)}: {piece.seconds:.1f} seconds of music{composed}.")
+    played = "" if soundfont is None else f", played by {soundfont}"
+    say(f"{shown(args.out)}: {piece.seconds:.1f} seconds of music{composed}{played}.")
 
 
 @whole_or_nothing()
@@ -294,8 +311,16 @@ def app(args: Namespace) -> None:
     from music_gpt.composing.pianist import load
     from music_gpt.ui import launch
 
+    soundfont = _soundfont(args.soundfont)
     pianist = load(args.checkpoint, engine=args.engine)
-    launch(pianist, host=args.host, port=args.port, share=args.share, auth=auth)
+    launch(
+        pianist,
+        soundfont=soundfont,
+        host=args.host,
+        port=args.port,
+        share=args.share,
+        auth=auth,
+    )
 
 
 def doctor(args: Namespace) -> None:
@@ -318,6 +343,12 @@ def doctor(args: Namespace) -> None:
 
 
 # --- their parts ------------------------------------------------------------------------------
+
+
+def _soundfont(path: str | None) -> SoundFont | None:
+    from music_gpt.soundfont import open_soundfont
+
+    return None if path is None else open_soundfont(path)
 
 
 def _prepared(report: dict[str, Any], out: str) -> str:

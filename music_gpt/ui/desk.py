@@ -22,6 +22,7 @@ from music_gpt.config.preparing import MidiLimits
 from music_gpt.errors import InputError
 from music_gpt.midi import piece as midi
 from music_gpt.notes import in_words
+from music_gpt.soundfont import SoundFont
 from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
 from music_gpt.ui.cloakroom import Cloakroom
@@ -68,8 +69,9 @@ def shipped_examples() -> dict[str, Example]:
 class Desk:
     """The handlers of the page: what a click does to one visit."""
 
-    def __init__(self, pianist: Pianist) -> None:
+    def __init__(self, pianist: Pianist, soundfont: SoundFont | None = None) -> None:
         self._pianist = pianist
+        self._soundfont = soundfont
         self._shelf = Shelf()
         self._cloakroom = Cloakroom()
         self.newness = Newness(pianist.folder)
@@ -224,8 +226,8 @@ class Desk:
             music = visit.seen(chosen.version)  # it may wait its turn
             take = music.take(chosen.take)
             if suffix != ".zip":
-                return str(write_take(self._shelf, music, take, suffix))
-            path, told = write_all(self._shelf, music)
+                return str(write_take(self._shelf, music, take, suffix, self._soundfont))
+            path, told = write_all(self._shelf, music, self._soundfont)
             tell(told)
             return str(path)
         except InputError as error:
@@ -265,13 +267,13 @@ class Desk:
         return [str(file) for file in files]
 
     def render(self, midi_file: str | None) -> str:
-        """Play a MIDI file on the sampled piano: a WAV file."""
+        """Play a MIDI file, as what is saved: a WAV file."""
         try:
             if midi_file is None:
                 raise InputError("There is no MIDI file to play; send one.")
             piece = midi.read_piece(midi_file, limits=LIMITS)
             name = f"{Path(midi_file).stem}.wav"
-            return str(write_sound(self._shelf, piece.sounding_notes, name))
+            return str(write_sound(self._shelf, piece.sounding_notes, name, self._soundfont))
         except InputError as error:
             raise sentence(error) from None
 

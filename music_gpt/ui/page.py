@@ -23,6 +23,7 @@ from music_gpt.composing.pianist import Pianist
 from music_gpt.config.sampling import SAMPLING_PRESETS
 from music_gpt.errors import InputError
 from music_gpt.process import sigterm_interrupts
+from music_gpt.soundfont import SoundFont
 from music_gpt.ui import bounds
 from music_gpt.ui.desk import NOTHING, STOP_COMPOSING, Desk, idle
 from music_gpt.ui.door import GuardedBlocks
@@ -50,6 +51,7 @@ AT_ONCE: dict[str, Any] = {"queue": False, **PRIVATE}
 ONE_SOUND: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "sound"}
 """Sound files are made one at a time, so that the bound on their bytes holds."""
 COMPOSERS: dict[str, Any] = {"concurrency_limit": bounds.COMPOSERS, "concurrency_id": "pianist"}
+SAVED_SOUND = " What is saved as sound is played by {}; the page itself plays the bundled piano."
 STYLES = ("page.css", "prompt.css", "wish.css", "actions.css")
 """The page, and the parts of it from top to bottom."""
 FILE_FIELD = "#midi-file input[type=file]"
@@ -98,12 +100,13 @@ class Widgets:
         return [self.roll, self.go, self.redo, self.stop, *self.saves]
 
 
-def build_page(pianist: Pianist) -> gr.Blocks:
+def build_page(pianist: Pianist, soundfont: SoundFont | None = None) -> gr.Blocks:
     """The page as Gradio blocks; `launch_options` says how to serve it.
 
-    Every visitor has a `Visit` of their own, so two at once never meet.
+    Every visitor has a `Visit` of their own, so two at once never meet. What is saved as sound is
+    played by `soundfont`, if there is one.
     """
-    desk = Desk(pianist)
+    desk = Desk(pianist, soundfont)
     with GuardedBlocks(
         title="music-gpt", analytics_enabled=False, delete_cache=(HOUR, HOUR), fill_width=True
     ) as blocks:
@@ -117,7 +120,8 @@ def build_page(pianist: Pianist) -> gr.Blocks:
             with gr.Column(elem_id="wish-card", elem_classes="card"):
                 wish, preset = wish_card()
         network = html.escape(str(pianist.card.get("file", "")))
-        plain_html("footer.html", "colophon", network=network or "one without a file")
+        sound = "" if soundfont is None else SAVED_SOUND.format(html.escape(soundfont.path.name))
+        plain_html("footer.html", "colophon", network=network or "one without a file", sound=sound)
         wire_arrival(page, desk, widgets, *sources[1:], [*wish, preset])
         wire_prompt(desk, widgets, *sources)
         wire_composing(desk, widgets, wish, *sources[1:])
@@ -391,6 +395,7 @@ def launch_options(
 def launch(
     pianist: Pianist,
     *,
+    soundfont: SoundFont | None = None,
     host: str = "127.0.0.1",
     port: int = PORT,
     share: bool = False,
@@ -400,6 +405,7 @@ def launch(
 
     Args:
         pianist: who composes.
+        soundfont: what plays the sound that is saved; None for the bundled piano.
         host: address to listen on; 0.0.0.0 lets other machines in.
         port: port to listen on.
         share: whether to open a public link through Gradio's tunnel.
@@ -412,7 +418,7 @@ def launch(
     page = None
     try:
         with sigterm_interrupts():
-            page = build_page(pianist)
+            page = build_page(pianist, soundfont)
             page.launch(**options, prevent_thread_lock=True)
             sys.stderr.write(f"The page is open at {page.local_url} (Ctrl-C closes it).\n")
             while True:

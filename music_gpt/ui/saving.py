@@ -12,6 +12,7 @@ from music_gpt.composing.provenance import settings_text
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import midi_bytes
 from music_gpt.notes import Notes
+from music_gpt.soundfont import SoundFont
 from music_gpt.ui import bounds
 from music_gpt.ui.history import Snapshot
 from music_gpt.ui.roll_value import Take, length
@@ -30,17 +31,21 @@ ONLY_MIDI = (
 )
 
 
-def write_take(shelf: Shelf, music: Snapshot, take: Take, suffix: str) -> Path:
+def write_take(
+    shelf: Shelf, music: Snapshot, take: Take, suffix: str, soundfont: SoundFont | None = None
+) -> Path:
     """A take as a file of this kind."""
     name = stem(music, take) + suffix
     if suffix != ".mid":
-        return write_sound(shelf, take.notes, name)
+        return write_sound(shelf, take.notes, name, soundfont)
     path = shelf.path(name)
     path.write_bytes(take_bytes(take))
     return path
 
 
-def write_all(shelf: Shelf, music: Snapshot) -> tuple[Path, list[str]]:
+def write_all(
+    shelf: Shelf, music: Snapshot, soundfont: SoundFont | None = None
+) -> tuple[Path, list[str]]:
     """Each take as MIDI and, unless they are too long together, as FLAC, in one archive.
 
     With it come sentences on what is not in there.
@@ -55,14 +60,14 @@ def write_all(shelf: Shelf, music: Snapshot) -> tuple[Path, list[str]]:
             archive.writestr(f"{stem(music, take)}.mid", take_bytes(take))
             if with_sound:
                 sound = path.with_name("take.flac")
-                audio.write_audio(take.notes, sound)
+                audio.write_audio(take.notes, sound, soundfont=soundfont)
                 archive.write(sound, f"{stem(music, take)}.flac")
                 sound.unlink()
     told = ONLY_MIDI.format(minutes=seconds / 60, most=bounds.MAX_SOUND_SECONDS / 60)
     return path, [] if with_sound else [told]
 
 
-def write_sound(shelf: Shelf, notes: Notes, name: str) -> Path:
+def write_sound(shelf: Shelf, notes: Notes, name: str, soundfont: SoundFont | None = None) -> Path:
     """Notes as a sound file called `name`; raises `InputError` where they last too long."""
     seconds = length(notes)
     if seconds > bounds.MAX_SOUND_SECONDS:
@@ -72,7 +77,7 @@ def write_sound(shelf: Shelf, notes: Notes, name: str) -> Path:
             "sound with `music-gpt render`."
         )
     path = shelf.path(name, room=SOUND_BYTES)
-    audio.write_audio(notes, path)
+    audio.write_audio(notes, path, soundfont=soundfont)
     return path
 
 

@@ -51,10 +51,10 @@ VERBS = {
     ],
     "redo": ["midi", "--from", "--to", "--out", "--candidates", "--seed", "--temperature"],
     "originality": ["midi", "--tokens", "--index", "--tracks", "--whole", "--json"],
-    "render": ["midi", "--out", "--tracks"],
+    "render": ["midi", "--out", "--tracks", "--soundfont"],
     "export": ["--checkpoint", "--format {hf,onnx,onnx-int8}", "--out", "--json"],
     "import": ["file", "--from {chapter14,music-transformer}", "--heads", "--out", "--json"],
-    "app": ["--checkpoint", "--engine", "--host", "--port", "--share", "--auth"],
+    "app": ["--checkpoint", "--engine", "--soundfont", "--host", "--port", "--share", "--auth"],
     "doctor": ["--checkpoint", "--engine", "--json"],
 }
 

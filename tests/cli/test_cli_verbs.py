@@ -10,7 +10,7 @@ import pytest
 from calls import refused
 from small import run_config
 
-from music_gpt import doctor
+from music_gpt import doctor, soundfont
 from music_gpt.doctor import Finding
 from music_gpt.network.checkpoint import load_checkpoint
 from music_gpt.tokens.corpus import Corpus
@@ -134,7 +134,16 @@ def test_app_opens_the_page_of_a_checkpoint(
     assert (said.code, said.out) == (0, "")
     ((pianist, options),) = opened
     assert pianist.card["file"] == "model.safetensors"
-    assert options == {"host": "127.0.0.1", "port": 80, "share": False, "auth": ("me", "a:b")}
+    assert options == {
+        "host": "127.0.0.1",
+        "port": 80,
+        "share": False,
+        "auth": ("me", "a:b"),
+        "soundfont": None,
+    }
+    monkeypatch.setattr(soundfont, "open_soundfont", lambda path: f"opened {path}")
+    assert call("app", "--checkpoint", checkpoint, "--soundfont=a.sf2").code == 0
+    assert opened[-1][1]["soundfont"] == "opened a.sf2"
 
 
 def test_the_doctor_tells_people_and_programs_how_it_is(

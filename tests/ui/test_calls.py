@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -19,12 +20,14 @@ import pytest
 import soundfile
 from visiting import BAND, FIRST, PIANIST, SCALE, names_in, steps, values_of, visitor
 
+from music_gpt import audio
 from music_gpt.cli import verbs
 from music_gpt.cli.composing import add_generate
 from music_gpt.composing.pianist import Pianist
 from music_gpt.config.model import ModelConfig
 from music_gpt.midi.piece import make_notes, piece_from_notes, read_piece, write_midi
 from music_gpt.network.model import GPT
+from music_gpt.soundfont import SoundFont
 from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
 from music_gpt.ui.desk import NOTHING, Desk, idle
@@ -131,7 +134,7 @@ def test_every_file_of_the_page_is_sent_with_it(page: gr.Blocks) -> None:
             sent += "\n".join(part for part in parts if isinstance(part, str))
     files = [path for kind in ("css", "js", "html") for path in HERE.glob(f"*.{kind}")]
     assert len(files) > 12
-    parts = {path.name: path.read_text("utf-8").split("{network}") for path in files}
+    parts = {path.name: re.split("{network}|{sound}", path.read_text("utf-8")) for path in files}
     assert [name for name in parts if any(part not in sent for part in parts[name])] == []
 
 
@@ -479,3 +482,32 @@ def test_a_page_says_where_it_is_and_that_it_is_closed_and_leaves_nothing_behind
     assert running.returncode == 0
     assert said == "The page is closed.\n"
     assert list(tmp_path.glob(f"{PREFIX}*")) == []
+
+
+def test_what_is_saved_as_sound_is_played_by_the_soundfont_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def play(font: SoundFont, *_: Any) -> Iterator[Any]:
+        assert font is harp
+        yield np.full((2, 1000), 0.5, np.float32)
+
+    monkeypatch.setattr(audio, "play", play)
+    harp = SoundFont(tmp_path / "harp<1>.sf2", "Harp", 0, 0)
+    desk, visit = Desk(PIANIST, harp), visitor()
+    steps(visit, Wish(seconds=1.0, seed=1))
+    write_midi(SCALE, tmp_path / "a.mid")
+    files = [desk.save(suffix, visit, FIRST) for suffix in (".wav", ".flac", ".zip")]
+    with zipfile.ZipFile(str(files.pop())) as archive:
+        (take,) = (name for name in archive.namelist() if name.endswith(".flac"))
+        files.append(archive.extract(take, tmp_path))
+    for file in [*files, desk.render(str(tmp_path / "a.mid"))]:
+        sound = soundfile.read(str(file))[0]
+        assert sound.shape == (1000, 2)
+        assert np.allclose(sound, 0.5, atol=1e-3)
+    words = str(run_apart(built(harp)).config)
+    assert "played by harp&lt;1&gt;.sf2; the page itself plays the bundled piano" in words
+    assert "bundled piano" not in str(run_apart(built()).config)
+
+
+async def built(soundfont: SoundFont | None = None) -> gr.Blocks:
+    return build_page(PIANIST, soundfont)

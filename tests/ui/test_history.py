@@ -253,7 +253,7 @@ def test_what_is_saved_is_what_was_shown_when_the_button_was_pressed(
     assert saved is not None
     assert Path(saved).name == "scale-take-1-seed-1.mid"
 
-    def browsing(notes: Any, path: Path) -> None:
+    def browsing(notes: Any, path: Path, **_: Any) -> None:
         visit.browse(1)
         path.touch()
 
