@@ -127,7 +127,12 @@ def _add_train() -> Verb:
 def _add_render() -> Verb:
     verb = Parser()
     verb.add_argument("midi", type=str, help="MIDI file.")
-    verb.add_argument("--out", type=str, required=True, help="Sound file: .wav, .flac or .mp3.")
+    verb.add_argument(
+        "--out",
+        type=str,
+        required=True,
+        help="Sound, .wav, .flac or .mp3; or a picture of the piano roll, .png or .svg.",
+    )
     add_tracks(verb)
     return "render", verb, render
 
@@ -232,17 +237,23 @@ def train(args: Namespace) -> None:
 
 @whole_or_nothing()
 def render(args: Namespace) -> None:
-    """Turn a MIDI file into sound."""
-    from music_gpt.audio import sound_format, write_audio
-    from music_gpt.composing.provenance import composed_part
+    """Turn a MIDI file into sound, or into a picture of its piano roll."""
+    from music_gpt.composing.provenance import composed_part, new_part
+    from music_gpt.report.picture import is_picture, write_picture
 
-    sound_format(args.out)
+    if not is_picture(args.out):
+        _require_sound(args.out)
     data = midi_data(args.midi)
     piece = read_chosen(data, args.tracks)
     for warning in piece.warnings:
         say(warning)
     require_writable(args.out)  # and its folder is made
-    write_audio(piece, args.out)
+    if is_picture(args.out):
+        write_picture(piece.sounding_notes, args.out, composed=new_part(data))
+    else:
+        from music_gpt.audio import write_audio
+
+        write_audio(piece, args.out)
     part = composed_part(data)
     composed = "" if part is None else f", composed {part_words(part)}"
     say(f"{shown(args.out)}: {piece.seconds:.1f} seconds of music{composed}.")
@@ -318,6 +329,18 @@ def doctor(args: Namespace) -> None:
 
 
 # --- their parts ------------------------------------------------------------------------------
+
+
+def _require_sound(out: str) -> None:
+    """Raise `InputError` unless the name is that of a sound file, where it is none of a picture."""
+    from music_gpt.audio import FORMATS
+
+    path = Path(out)
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(
+            f"Neither sound nor a picture can be written to {path.name!r}; end the name in .wav, "
+            ".flac or .mp3, or in .png or .svg for a picture."
+        )
 
 
 def _prepared(report: dict[str, Any], out: str) -> str:
