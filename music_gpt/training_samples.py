@@ -8,6 +8,7 @@ its end some seconds, if that is more), and nothing that goes wrong with them en
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from music_gpt.files import plain_errors, remove_unfinished, whole_file
 from music_gpt.midi.piece import cut_notes, write_midi
 from music_gpt.network.model import GPT
 from music_gpt.notes import Notes
-from music_gpt.report.drawing import piano_roll_png
+from music_gpt.report.picture import write_picture
 from music_gpt.tokens.corpus import Corpus
 from music_gpt.tokens.events import decode_ids
 from music_gpt.training.progress import Moment, tell
@@ -130,8 +131,7 @@ class Listening:
         """The files of one sample, and what the report tells of it."""
         notes, seam = composition.notes(), composition.seam_seconds
         write_midi(notes, path.with_suffix(".mid"), text=title)
-        with whole_file(path.with_suffix(".png")) as beside:
-            beside.write_bytes(piano_roll_png(notes, seam_seconds=seam))
+        write_picture(notes, path.with_suffix(".png"), composed=(seam, math.inf))
         files = {"MIDI": f"{path.name}.mid", "picture": f"{path.name}.png"}
         if self._write_sound(notes, path.with_suffix(".mp3")):
             files["sound"] = f"{path.name}.mp3"

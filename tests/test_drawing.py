@@ -1,30 +1,22 @@
-"""Drawings show what the numbers say, in SVG and in PNG."""
+"""The drawings of the reports show what the numbers say."""
 
 from __future__ import annotations
 
-import io
 import math
 import re
 
 import numpy as np
 import pytest
-from PIL import Image
-from small import melody
 
 from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.report.drawing import (
     CURVE_LEFT,
-    INKS,
     MOST_POINTS,
-    PAPER,
-    PNG_ROW,
-    PNG_SECOND,
     WIDTH,
     Curve,
     bars,
     curves,
     piano_roll,
-    piano_roll_png,
 )
 
 
@@ -115,20 +107,3 @@ def test_notes_from_the_seam_on_are_new() -> None:
     svg = piano_roll(two_notes(), "two notes", seconds=2.0, seam_seconds=1.0)
     assert re.findall(r'<path class="note( new)? shade3" d="([^"]*)"', svg) != []
     assert svg.count("note shade3") == svg.count("note new shade3") == 1
-
-
-def test_a_png_shows_each_note_where_it_sounds() -> None:
-    with Image.open(io.BytesIO(piano_roll_png(two_notes(), seam_seconds=1.0))) as image:
-        image.load()
-        assert image.size == (2 * PNG_SECOND, (64 - 60 + 5) * PNG_ROW)
-        rows = {60: (64 + 2 - 60) * PNG_ROW, 64: 2 * PNG_ROW}
-        first, second = PNG_SECOND // 2, PNG_SECOND + PNG_SECOND // 2
-        assert image.getpixel((first, rows[60])) == INKS[0]
-        assert image.getpixel((second, rows[64])) == INKS[1]
-        assert image.getpixel((second, rows[60])) == image.getpixel((first, rows[64])) == PAPER
-
-
-def test_a_png_of_many_notes_is_whole() -> None:
-    with Image.open(io.BytesIO(piano_roll_png(melody(3, 200)))) as image:
-        image.load()
-        assert image.mode == "RGB"

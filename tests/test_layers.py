@@ -16,7 +16,7 @@ READING_ORDER = [
     *("printable", "errors", "process", "arrays", "files", "folders", "checking", "keys"),
     *("config.model", "config.training", "config.preparing", "config.sampling"),
     *("settings", "hashing", "notes"),
-    *("report.html", "report.drawing"),
+    *("report.html", "report.drawing", "report.picture"),
     *("midi.files", "midi.mending", "midi.timing", "midi.piece"),
     *("tokens.events", "tokens.tokenizer", "tokens.card", "tokens.corpus"),
     *("tokens.originality", "tokens.data"),

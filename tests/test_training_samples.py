@@ -187,7 +187,7 @@ def test_samples_that_fail_are_told_once_and_the_run_goes_on(
 
     monkeypatch.setattr(training_samples, "SHORTEST_RUN", 0.0)
     monkeypatch.setattr(training_samples, "SHARE_MEANWHILE", 1e6)
-    monkeypatch.setattr(training_samples, "piano_roll_png", fails)
+    monkeypatch.setattr(training_samples, "write_picture", fails)
     run = tmp_path / "run"
     config = run_config(max_steps=4, validate_every_steps=2, model={"context": 128})
     result = train(tokens, run, config, listener=Listening(tokens, run, 1))

@@ -130,7 +130,12 @@ def _add_train() -> Verb:
 def _add_render() -> Verb:
     verb = Parser()
     verb.add_argument("midi", type=str, help="MIDI file.")
-    verb.add_argument("--out", type=str, required=True, help="Sound file: .wav, .flac or .mp3.")
+    verb.add_argument(
+        "--out",
+        type=str,
+        required=True,
+        help="Sound, .wav, .flac or .mp3; or a picture of the piano roll, .png or .svg.",
+    )
     add_tracks(verb)
     verb.add_argument(
         "--soundfont",
@@ -247,18 +252,30 @@ def train(args: Namespace) -> None:
 
 @whole_or_nothing()
 def render(args: Namespace) -> None:
-    """Turn a MIDI file into sound."""
-    from music_gpt.audio import sound_format, write_audio
-    from music_gpt.composing.provenance import composed_part
+    """Turn a MIDI file into sound, or into a picture of its piano roll."""
+    from music_gpt.composing.provenance import composed_part, new_part
+    from music_gpt.report.picture import is_picture, write_picture
 
-    sound_format(args.out)
+    is_drawn = is_picture(args.out)
+    if is_drawn and args.soundfont is not None:
+        raise InputError(
+            f"--soundfont plays, but {shown(args.out)} is a picture; leave it out, or end the name "
+            "in .wav, .flac or .mp3."
+        )
+    if not is_drawn:
+        _require_sound(args.out)
     soundfont = _soundfont(args.soundfont)
     data = midi_data(args.midi)
     piece = read_chosen(data, args.tracks)
     for warning in piece.warnings:
         say(warning)
     require_writable(args.out)  # and its folder is made
-    write_audio(piece, args.out, soundfont=soundfont)
+    if is_drawn:
+        write_picture(piece.sounding_notes, args.out, composed=new_part(data))
+    else:
+        from music_gpt.audio import write_audio
+
+        write_audio(piece, args.out, soundfont=soundfont)
     part = composed_part(data)
     composed = "" if part is None else f", composed {part_words(part)}"
     played = "" if soundfont is None else f", played by {soundfont}"
@@ -349,6 +366,18 @@ def _soundfont(path: str | None) -> SoundFont | None:
     from music_gpt.soundfont import open_soundfont
 
     return None if path is None else open_soundfont(path)
+
+
+def _require_sound(out: str) -> None:
+    """Raise `InputError` unless the name is that of a sound file, where it is none of a picture."""
+    from music_gpt.audio import FORMATS
+
+    path = Path(out)
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(
+            f"Neither sound nor a picture can be written to {path.name!r}; end the name in .wav, "
+            ".flac or .mp3, or in .png or .svg for a picture."
+        )
 
 
 def _prepared(report: dict[str, Any], out: str) -> str:

@@ -92,6 +92,13 @@ def composed_part(data: bytes) -> tuple[float, float] | None:
     return (seam, math.inf) if seam > 0 else None
 
 
+def new_part(data: bytes) -> tuple[float, float] | None:
+    """As `composed_part`, but all of a take that holds no prompt; None for music from elsewhere."""
+    settings = _settings_in(data) or {}
+    all_is_new = "seed" in settings and "redo" not in settings
+    return composed_part(data) or ((0.0, math.inf) if all_is_new else None)
+
+
 def notes_within(notes: Notes, part: tuple[float, float]) -> Notes:
     """Those that are struck in a part of a file, whose times are whole milliseconds."""
     first, last = (edge - _A_MOMENT for edge in part)

@@ -1,12 +1,11 @@
-"""Numbers and notes -> pictures: bars, curves and piano rolls in SVG, piano rolls in PNG.
+"""Numbers and notes -> drawings of a report in SVG: bars, curves, and how pieces begin.
 
-An SVG takes its colours from the page around it (`music_gpt.report.html`).
+They take their colours from the page around them (`music_gpt.report.html`).
 """
 
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -34,10 +33,6 @@ ROLL_SECONDS = 60.0
 N_SHADES = 4
 """A louder note is darker."""
 PITCH_MARGIN = 2
-PNG_SECOND, PNG_ROW = 40, 4
-"""Pixels of a second, and of a semitone."""
-PAPER, LINE, INKS = (251, 250, 247), (228, 223, 213), ((47, 111, 143), (192, 125, 35))
-"""Colours of a PNG; the inks are those of given and of new notes."""
 BLACK_KEYS = frozenset({1, 3, 6, 8, 10})
 
 
@@ -205,42 +200,6 @@ def piano_roll(
 def _shade(notes: Notes) -> npt.NDArray[np.int64]:
     """0 for soft notes up to `N_SHADES` - 1 for loud ones."""
     return np.minimum(notes["velocity"].astype(np.int64) * N_SHADES // 128, N_SHADES - 1)
-
-
-def piano_roll_png(notes: Notes, *, seam_seconds: float = math.inf) -> bytes:
-    """The whole piece as a PNG file: as `piano_roll`, for viewers that know no SVG.
-
-    >>> from music_gpt.notes import NOTE_DTYPE
-    >>> piano_roll_png(np.array([(0.0, 1.0, 60, 64)], NOTE_DTYPE))[1:4]
-    b'PNG'
-    """
-    low, high = int(notes["pitch"].min()) - PITCH_MARGIN, int(notes["pitch"].max()) + PITCH_MARGIN
-    n_columns = max(1, math.ceil(float(notes["end"].max()) * PNG_SECOND))
-    pixels = np.full(((high - low + 1) * PNG_ROW, n_columns, 3), PAPER, np.uint8)
-    for pitch in range(low, high + 1):
-        if pitch % 12 == 0:
-            pixels[(high - pitch + 1) * PNG_ROW - 1] = LINE
-    shades = 0.4 + 0.6 * (_shade(notes) + 1) / N_SHADES
-    for note, shade in zip(notes, shades.tolist(), strict=True):
-        top, left = (high - int(note["pitch"])) * PNG_ROW, int(note["start"] * PNG_SECOND)
-        right = max(left + 1, int(note["end"] * PNG_SECOND) - 1)
-        ink = np.array(INKS[int(note["start"] >= seam_seconds)])
-        pixels[top : top + PNG_ROW - 1, left:right] = shade * ink + (1 - shade) * np.array(PAPER)
-    return _png(pixels)
-
-
-def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
-    """Pixels (height, width, 3) as a file. Source: the PNG specification, third edition."""
-    height, width, _ = pixels.shape
-    # every row is headed by the number of its filter: none
-    rows = np.zeros((height, 1 + 3 * width), np.uint8)
-    rows[:, 1:] = pixels.reshape(height, -1)
-    head = width.to_bytes(4) + height.to_bytes(4) + bytes([8, 2, 0, 0, 0])  # 8 bits of RGB
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes(), 9)), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        len(data).to_bytes(4) + tag + data + zlib.crc32(tag + data).to_bytes(4)
-        for tag, data in chunks
-    )
 
 
 def _svg(width: float, height: float, content: str, caption: str) -> str:

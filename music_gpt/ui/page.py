@@ -49,7 +49,7 @@ PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden
 AT_ONCE: dict[str, Any] = {"queue": False, **PRIVATE}
 """What is quick does not wait in the line of those whose music is composed."""
 ONE_SOUND: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "sound"}
-"""Sound files are made one at a time, so that the bound on their bytes holds."""
+"""Sound and pictures are made one at a time, so that the bound on their bytes holds."""
 COMPOSERS: dict[str, Any] = {"concurrency_limit": bounds.COMPOSERS, "concurrency_id": "pianist"}
 SAVED_SOUND = " What is saved as sound is played by {}; the page itself plays the bundled piano."
 STYLES = ("page.css", "prompt.css", "wish.css", "actions.css")

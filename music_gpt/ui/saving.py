@@ -12,6 +12,7 @@ from music_gpt.composing.provenance import settings_text
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import midi_bytes
 from music_gpt.notes import Notes
+from music_gpt.report.picture import picture_bytes
 from music_gpt.soundfont import SoundFont
 from music_gpt.ui import bounds
 from music_gpt.ui.history import Snapshot
@@ -23,11 +24,18 @@ SOUND_BYTES = int((bounds.MAX_SOUND_SECONDS + 60) * audio.SAMPLE_RATE * 4)
 
 LONGEST_NAME = 60
 """Letters of the name of the music in that of a file."""
-KINDS = {"MIDI": ".mid", "WAV": ".wav", "FLAC": ".flac", "MP3": ".mp3", "All takes": ".zip"}
+KINDS = {
+    "MIDI": ".mid",
+    "WAV": ".wav",
+    "FLAC": ".flac",
+    "MP3": ".mp3",
+    "Picture": ".png",
+    "All takes": ".zip",
+}
 """What can be taken away: words on the buttons, and the endings of the files."""
 ONLY_MIDI = (
     "The takes last {minutes:.1f} minutes together, and the page makes sound of up to {most:g}, so "
-    "the archive holds them as MIDI only."
+    "the archive holds them as MIDI and pictures only."
 )
 
 
@@ -36,17 +44,18 @@ def write_take(
 ) -> Path:
     """A take as a file of this kind."""
     name = stem(music, take) + suffix
-    if suffix != ".mid":
+    if suffix not in (".mid", ".png"):
         return write_sound(shelf, take.notes, name, soundfont)
-    path = shelf.path(name)
-    path.write_bytes(take_bytes(take))
+    data = take_bytes(take) if suffix == ".mid" else take_picture(take)
+    path = shelf.path(name, room=len(data))
+    path.write_bytes(data)
     return path
 
 
 def write_all(
     shelf: Shelf, music: Snapshot, soundfont: SoundFont | None = None
 ) -> tuple[Path, list[str]]:
-    """Each take as MIDI and, unless they are too long together, as FLAC, in one archive.
+    """Each take as MIDI, as a picture and, unless they are too long together, as FLAC: one archive.
 
     With it come sentences on what is not in there.
     """
@@ -58,6 +67,7 @@ def write_all(
     with zipfile.ZipFile(path, "w") as archive:
         for take in music.takes:
             archive.writestr(f"{stem(music, take)}.mid", take_bytes(take))
+            archive.writestr(f"{stem(music, take)}.png", take_picture(take))
             if with_sound:
                 sound = path.with_name("take.flac")
                 audio.write_audio(take.notes, sound, soundfont=soundfont)
@@ -89,6 +99,11 @@ def stem(music: Snapshot, take: Take) -> str:
 def take_bytes(take: Take) -> bytes:
     """A take as a MIDI file, with what made it."""
     return midi_bytes(take.notes, text=settings_text(take.settings) if take.settings else None)
+
+
+def take_picture(take: Take) -> bytes:
+    """The piano roll of a take, with what is new in the colour that it has on the page."""
+    return picture_bytes(take.notes, composed=(take.first, take.last))
 
 
 def file_stem(name: str, take: str, seed: int | None) -> str:

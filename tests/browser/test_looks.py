@@ -74,6 +74,19 @@ def test_a_phone_shows_everything_without_scrolling_sideways(visit: Visit) -> No
     assert visitor.page.evaluate(width) == 390
 
 
+@pytest.mark.parametrize("width", [1400, 1240, 1239, 1101, 901, 701, 320])
+def test_the_buttons_that_save_stand_in_the_card_in_even_rows(visit: Visit, width: int) -> None:
+    page = visit(viewport={"width": width, "height": 800}).open().page
+    card, rows = box_of(page.locator("#roll-card")), dict[float, int]()
+    for button in page.locator("#actions .save").all():
+        box = box_of(button)
+        assert card["x"] <= box["x"]
+        assert box["x"] + box["width"] <= card["x"] + card["width"] - 10
+        assert box["height"] == 48  # the words stand beside the arrow
+        rows[box["y"]] = rows.get(box["y"], 0) + 1
+    assert len(set(rows.values())) == 1
+
+
 @pytest.mark.parametrize("width", [1100, 1040, 960, 901])
 def test_nothing_sticks_out_of_its_card_on_a_small_window(visit: Visit, width: int) -> None:
     visitor = visit(viewport={"width": width, "height": 800}).open()

@@ -159,12 +159,12 @@ def test_the_take_that_is_shown_can_be_taken_away(visit: Visit, tmp_path: Path) 
     visitor.page.get_by_label("Variation 2").click()
     shown = visitor.state["notes"]
     files = []
-    for kind in ("MIDI", "WAV", "FLAC", "MP3", "All takes"):
+    for kind in ("MIDI", "WAV", "FLAC", "MP3", "Picture", "All takes"):
         with visitor.page.expect_download() as download:
             visitor.page.get_by_role("button", name=kind, exact=True).click()
         files.append(tmp_path / download.value.suggested_filename)
         download.value.save_as(files[-1])
-    midi, wav, flac, mp3, takes = files
+    midi, wav, flac, mp3, picture, takes = files
     assert midi.name == "gymnopedie-no-1-take-2-seed-8.mid"
     piece = read_piece(midi)
     assert piece.n_notes == shown
@@ -172,10 +172,13 @@ def test_the_take_that_is_shown_can_be_taken_away(visit: Visit, tmp_path: Path) 
     for sound, suffix in ((wav, ".wav"), (flac, ".flac"), (mp3, ".mp3")):
         assert sound.name == f"gymnopedie-no-1-take-2-seed-8{suffix}"
         assert piece.seconds <= soundfile.info(sound).duration < piece.seconds + 2
+    assert picture.name == "gymnopedie-no-1-take-2-seed-8.png"
+    assert picture.read_bytes()[:4] == b"\x89PNG"
     assert takes.name == "gymnopedie-no-1-2-takes.zip"
     with ZipFile(takes) as archive:
-        assert archive.read(midi.name) == midi.read_bytes()
-        assert len(archive.namelist()) == 4
+        for file in (midi, picture):
+            assert archive.read(file.name) == file.read_bytes()
+        assert len(archive.namelist()) == 6
 
 
 def test_two_visitors_at_once_get_their_own_music(visit: Visit, own_file: Path) -> None:

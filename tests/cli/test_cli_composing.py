@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from music_gpt.composing.provenance import read_recipe
 from music_gpt.composing.redoing import candidate_seeds
 from music_gpt.config.sampling import SAMPLING_PRESETS
 from music_gpt.midi.piece import read_piece
+from music_gpt.report import picture
+from music_gpt.report.picture import COMPOSED, GIVEN
 
 SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 
@@ -290,6 +293,10 @@ def test_render_says_at_once_where_it_cannot_write(
     refused(said, "a.wav cannot be written: the disk is full; free some space")
     said = call("render", midi_folder / "piece-1.mid", "--out", tmp_path / "new" / "a.xyz")
     refused(said, "end the name in .wav, .flac or .mp3")
+    said = call("render", midi_folder / "piece-1.mid", "--out", tmp_path / "a.png")
+    refused(said, "a.png cannot be written: the disk is full; free some space")
+    said = call("render", midi_folder / "piece-1.mid", "--out", tmp_path / "new" / "a.jpg")
+    refused(said, "or in .png or .svg for a picture")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -301,3 +308,57 @@ def test_render_writes_sound(call: Any, midi_folder: Path, tmp_path: Path) -> No
     assert out.read_bytes()[:4] == b"RIFF"
     refused(call("render", midi_folder / "piece-1.mid", "--out", tmp_path / "a.xyz"), "xyz")
     refused(call("render", midi_folder / "broken.mid", "--out", out), "not a MIDI file")
+
+
+def colours_of(svg: Path) -> set[tuple[int, ...]]:
+    """Those of the notes in a picture."""
+    groups = re.findall(r'<g fill="#(\w+)" fill-opacity="[\d.]+"><rect[^>]* rx=', svg.read_text())
+    return {tuple(bytes.fromhex(colour)) for colour in groups}
+
+
+def test_render_draws_a_picture(call: Any, midi_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "a.PNG"
+    said = call("render", midi_folder / "piece-1.mid", "--out", out)
+    assert (said.code, said.out) == (0, "")
+    assert "a.PNG: " in said.err
+    assert "seconds of music." in said.err
+    assert out.read_bytes()[:4] == b"\x89PNG"
+    refused(call("render", midi_folder / "broken.mid", "--out", out), "not a MIDI file")
+    assert call("render", midi_folder / "piece-1.mid", "--out", tmp_path / "a.svg").code == 0
+    assert colours_of(tmp_path / "a.svg") == {GIVEN}
+
+
+def test_a_soundfont_is_none_for_a_picture(call: Any, midi_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "roll.png"
+    said = call("render", midi_folder / "piece-0.mid", "--out", out, "--soundfont", "piano.sf2")
+    refused(said, "--soundfont plays, but")
+    assert not out.exists()
+
+
+def test_the_picture_of_a_take_tells_what_was_composed(
+    call: Any, checkpoint: Path, midi_folder: Path, tmp_path: Path
+) -> None:
+    take, out = tmp_path / "take.mid", tmp_path / "take.svg"
+    words = compose(checkpoint, take, "--seed=3")
+    assert call(*words).code == 0
+    assert call("render", take, "--out", out).code == 0
+    assert colours_of(out) == {COMPOSED}
+    assert call(*words, "--prompt", midi_folder / "piece-1.mid").code == 0
+    assert call("render", take, "--out", out).code == 0
+    assert colours_of(out) == {GIVEN, COMPOSED}
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+def test_what_ends_the_drawing_of_a_picture_leaves_nothing(
+    call: Any,
+    midi_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    code: int,
+) -> None:
+    monkeypatch.setattr(picture, "_letter", lambda *_: os.kill(os.getpid(), number))
+    said = call("render", midi_folder / "piece-0.mid", "--out", tmp_path / "a.png")
+    assert (said.code, said.out) == (code, "")
+    assert "Interrupted; nothing was written." in said.err
+    assert list(tmp_path.iterdir()) == []

@@ -18,6 +18,7 @@ import gradio as gr
 import numpy as np
 import pytest
 import soundfile
+from PIL import Image
 from visiting import BAND, FIRST, PIANIST, SCALE, names_in, steps, values_of, visitor
 
 from music_gpt import audio
@@ -186,9 +187,9 @@ def test_no_sound_is_made_of_music_that_lasts_too_long(tmp_path: Path) -> None:
         Desk(PIANIST).render(str(path))
 
 
-def test_sound_is_made_for_one_caller_at_a_time(page: gr.Blocks) -> None:
+def test_sound_and_pictures_are_made_for_one_caller_at_a_time(page: gr.Blocks) -> None:
     sounds = [fn for fn in page.fns.values() if fn.concurrency_id == "sound"]
-    assert len(sounds) == 5  # three kinds, all takes, and the endpoint
+    assert len(sounds) == 6  # three kinds, pictures, all takes, and the endpoint
     assert all(fn.concurrency_limit == 1 for fn in sounds)
 
 
@@ -345,6 +346,20 @@ def test_a_take_is_taken_away_in_every_kind() -> None:
         assert about.duration > length(visit.shown.takes[0].notes)
 
 
+def test_the_picture_of_a_take_has_its_prompt_and_its_music_in_their_colours() -> None:
+    desk, visit = Desk(PIANIST), visitor()
+    steps(visit, Wish(5.0, seed=77))
+    path = desk.save(".png", visit, FIRST)
+    assert path is not None
+    assert Path(path).name == "scale-take-1-seed-77.png"
+    with Image.open(path) as image:
+        shown = {colour for _, colour in image.getcolors(2**20) or ()}
+    reds = [colour for colour in shown if isinstance(colour, tuple) and colour[0] > colour[2] + 80]
+    blues = [colour for colour in shown if isinstance(colour, tuple) and colour[2] > colour[0] + 30]
+    assert reds
+    assert blues
+
+
 def test_all_takes_are_taken_away_in_one_archive(monkeypatch: pytest.MonkeyPatch) -> None:
     desk, visit = Desk(PIANIST), visitor()
     steps(visit, Wish(5.0, 2, seed=7))
@@ -352,7 +367,7 @@ def test_all_takes_are_taken_away_in_one_archive(monkeypatch: pytest.MonkeyPatch
     assert path is not None
     stems = ("scale-take-1-seed-7", "scale-take-2-seed-8")
     assert Path(path).name == "scale-2-takes.zip"
-    assert names_in(path) == [f"{stem}{end}" for stem in stems for end in (".mid", ".flac")]
+    assert names_in(path) == [f"{stem}{end}" for stem in stems for end in (".mid", ".png", ".flac")]
     assert [p.name for p in Path(path).parent.iterdir()] == ["scale-2-takes.zip"]
     with zipfile.ZipFile(path) as archive:
         piece = read_piece(archive.read("scale-take-2-seed-8.mid"))
@@ -360,8 +375,9 @@ def test_all_takes_are_taken_away_in_one_archive(monkeypatch: pytest.MonkeyPatch
     told: list[str] = []
     monkeypatch.setattr(gr, "Info", told.append)
     monkeypatch.setattr(bounds, "MAX_SOUND_SECONDS", 20.0)
-    assert names_in(desk.save(".zip", visit, FIRST)) == [f"{stem}.mid" for stem in stems]
-    assert "holds them as MIDI only" in told[0]
+    silent = [f"{stem}{end}" for stem in stems for end in (".mid", ".png")]
+    assert names_in(desk.save(".zip", visit, FIRST)) == silent
+    assert "holds them as MIDI and pictures only" in told[0]
 
 
 def test_there_is_nothing_to_take_away_before_music_is_composed(

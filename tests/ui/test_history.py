@@ -260,7 +260,7 @@ def test_what_is_saved_is_what_was_shown_when_the_button_was_pressed(
     visit.browse(-1)
     monkeypatch.setattr("music_gpt.audio.write_audio", browsing)
     names = names_in(desk.save(".zip", visit, pressed))
-    assert names == ["scale-take-1-seed-1.mid", "scale-take-1-seed-1.flac"]
+    assert names == [f"scale-take-1-seed-1{end}" for end in (".mid", ".png", ".flac")]
     told: list[str] = []
     monkeypatch.setattr(gr, "Warning", told.append)
     assert desk.save(".mid", visit, FIRST | {"version": -1}) is None

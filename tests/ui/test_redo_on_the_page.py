@@ -53,7 +53,7 @@ def test_a_part_of_a_take_is_composed_anew_and_both_can_be_taken_away() -> None:
         "scale-redo-1-seed-2.mid",
         "scale-redo-2-seed-1.mid",
     ]
-    assert len(names_in(desk.save(".zip", visit, FIRST))) == 6
+    assert len(names_in(desk.save(".zip", visit, FIRST))) == 9
 
 
 def test_stop_says_what_stays() -> None:
