@@ -25,14 +25,12 @@ from music_gpt.errors import InputError
 from music_gpt.files import opened, whole_file
 from music_gpt.midi.files import read_file
 from music_gpt.midi.piece import DEFAULT_LIMITS, read_piece
-from music_gpt.notes import Notes
+from music_gpt.notes import HIGHEST_KEY, LOWEST_KEY, Notes
 from music_gpt.printable import shown
 from music_gpt.tokens import events
 from music_gpt.tokens.corpus import IDS
 from music_gpt.tokens.events import (
     EOS,
-    HIGHEST_KEY,
-    LOWEST_KEY,
     N_PITCHES,
     N_VELOCITIES,
     NOTE_OFF,

@@ -14,6 +14,9 @@ NOTE_DTYPE = np.dtype([("start", "f8"), ("end", "f8"), ("pitch", "u1"), ("veloci
 Notes = npt.NDArray[np.void]
 """An array of `NOTE_DTYPE`, sorted by (start, pitch)."""
 
+LOWEST_KEY, HIGHEST_KEY = 21, 108
+"""The 88 keys of a piano, as MIDI pitches."""
+
 
 def in_words(n_notes: int) -> str:
     """So many notes.

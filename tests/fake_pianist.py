@@ -13,6 +13,8 @@ from music_gpt.composing.pianist import Pianist
 from music_gpt.composing.prompt import Prompt, hear
 from music_gpt.composing.provenance import settings_text
 from music_gpt.composing.redoing import Redoing, hear_stretch
+from music_gpt.config.prompt import PromptChange
+from music_gpt.midi.changing import change_piece
 from music_gpt.midi.piece import Piece, write_midi
 from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.tokens.events import FRAMES_PER_SECOND
@@ -122,6 +124,8 @@ class FakePianist:
         prompt_seconds: float | None = None,
         prompt_end_seconds: float | None = None,
         tracks: None = None,
+        transpose: int = 0,
+        speed: float = 1.0,
         end: bool = False,
         include_prompt: bool = True,
         **sampling: Any,
@@ -129,6 +133,7 @@ class FakePianist:
         """A composition that has not begun."""
         heard = None
         if prompt is not None:
+            prompt = change_piece(prompt, PromptChange(transpose, speed))
             heard = hear(prompt, 1_000_000, prompt_seconds, 4.0, prompt_end_seconds)
         return FakeComposition(heard, seconds, seed or 0, variations, self.pace)
 

@@ -19,6 +19,7 @@ from small import PLAIN, piece, split_of, tokens_folder
 
 from music_gpt.config.training import DataConfig
 from music_gpt.errors import InputError
+from music_gpt.notes import HIGHEST_KEY, LOWEST_KEY
 from music_gpt.tokens.corpus import Corpus, CorpusWriter, Split
 from music_gpt.tokens.data import (
     CropBatches,
@@ -30,8 +31,6 @@ from music_gpt.tokens.data import (
 )
 from music_gpt.tokens.events import (
     EOS,
-    HIGHEST_KEY,
-    LOWEST_KEY,
     NOTE_OFF,
     PAD,
     TIME_SHIFT,

@@ -22,10 +22,9 @@ from music_gpt.generation.decoding import (
 from music_gpt.generation.grammar import Ending, Grammar, Start
 from music_gpt.generation.sampler import surprise
 from music_gpt.network.model import GPT
+from music_gpt.notes import HIGHEST_KEY, LOWEST_KEY
 from music_gpt.tokens.events import (
     EOS,
-    HIGHEST_KEY,
-    LOWEST_KEY,
     NOTE_OFF,
     PAD,
     TIME_SHIFT,

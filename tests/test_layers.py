@@ -15,9 +15,10 @@ PACKAGE = ROOT / "music_gpt"
 READING_ORDER = [
     *("printable", "errors", "process", "arrays", "files", "folders", "checking", "keys"),
     *("config.model", "config.training", "config.preparing", "config.sampling"),
+    "config.prompt",
     *("settings", "hashing", "notes"),
     *("report.html", "report.drawing", "report.picture"),
-    *("midi.files", "midi.mending", "midi.timing", "midi.piece"),
+    *("midi.files", "midi.mending", "midi.timing", "midi.piece", "midi.changing"),
     *("tokens.events", "tokens.tokenizer", "tokens.card", "tokens.corpus"),
     *("tokens.originality", "tokens.data"),
     *("network.model", "network.growth", "network.checkpoint", "network.hugging_face"),

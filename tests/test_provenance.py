@@ -39,8 +39,9 @@ def edited(settings: dict[str, Any], path: Path, **changes: Any) -> Path:
         (LONG, {"prompt_end_seconds": 9.123, "prompt_seconds": 4.567}),
         (SHORT, {"end": True, "temperature": 0.8, "top_k": 9, "max_note_seconds": 3.0}),
         (SHORT, {"temperature": 0}),
+        (LONG, {"transpose": -7, "speed": 1.3, "prompt_end_seconds": 9.0}),
     ],
-    ids=["short prompt", "long prompt", "from nothing", "part", "settings", "greedy"],
+    ids=["short prompt", "long prompt", "from nothing", "part", "settings", "greedy", "changed"],
 )
 def test_a_file_is_made_again_from_itself_alone(
     pianist: Pianist, tmp_path: Path, prompt: Any, options: dict[str, Any]
@@ -80,6 +81,33 @@ def test_a_continuation_without_its_prompt_is_made_again_with_the_prompt(
         pianist.again(tmp_path / "a.mid", melody(5, 20))
 
 
+def test_a_continuation_of_a_changed_prompt_is_made_again_with_the_prompt_as_it_was_given(
+    pianist: Pianist, tmp_path: Path
+) -> None:
+    wish: dict[str, Any] = {"transpose": 5, "speed": 0.7, "prompt_end_seconds": 8.0}
+    first = compose(pianist, LONG, include_prompt=False, **wish)
+    first.write(tmp_path / "a.mid")
+    assert wish.items() <= read_recipe(tmp_path / "a.mid").items()
+    again = finished(pianist.again(tmp_path / "a.mid", LONG))
+    again.write(tmp_path / "b.mid")
+    assert (tmp_path / "b.mid").read_bytes() == (tmp_path / "a.mid").read_bytes()
+    moved = LONG.copy()
+    moved["pitch"] += 5
+    with pytest.raises(InputError, match="The prompt is not what this take goes on from; give"):
+        pianist.again(tmp_path / "a.mid", moved)
+
+
+def test_a_file_of_before_prompts_could_be_changed_is_made_again(
+    pianist: Pianist, tmp_path: Path
+) -> None:
+    first = compose(pianist, SHORT)
+    older = {n: v for n, v in first.settings().items() if n not in ("transpose", "speed")}
+    write_midi(first.notes(), tmp_path / "a.mid", text=settings_text(older))
+    for prompt in (None, SHORT):
+        again = finished(pianist.again(tmp_path / "a.mid", prompt))
+        assert (again.new_notes() == first.new_notes()).all()
+
+
 def test_the_prompt_may_be_given_though_the_file_holds_it(pianist: Pianist, tmp_path: Path) -> None:
     first = compose(pianist, SHORT)
     first.write(tmp_path / "a.mid")
@@ -110,6 +138,8 @@ def packed(heard: bytes) -> str:
     [
         ({"seconds": -1}, "seconds is -1"),
         ({"seed": 2**60}, "seed is 1"),
+        ({"transpose": 25}, "transpose is 25"),
+        ({"speed": None}, "speed is None"),
         ({"seed": "7"}, "does not tell all that made it"),
         ({"temperature": "hot"}, "temperature is 'hot'"),
         ({"prompt_sha256": "0"}, "What .* holds of its prompt is not what"),

@@ -23,6 +23,7 @@ from music_gpt.cli.words import (
     read_chosen,
     whole_or_nothing,
 )
+from music_gpt.config.prompt import PromptChange
 from music_gpt.config.sampling import CANDIDATES, SAMPLING_PRESETS, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.files import require_other, require_writable
@@ -47,6 +48,7 @@ def add_generate() -> Verb:
         help="Continue it from this second on; default: its end.",
     )
     add_tracks(verb)
+    add_flags(verb, PromptChange)
     verb.add_argument("--seconds", type=float, default=30.0, help="Seconds of new music.")
     verb.add_argument("--out", type=str, required=True, help="MIDI file to write.")
     verb.add_argument("--checkpoint", type=str, default=None, help="Default: the bundled one.")
@@ -153,6 +155,8 @@ def generate(args: Namespace) -> None:
         "nats_per_token": [settings["nats_per_token"] for settings in told],
         "seconds": round(composition.seconds_composed, 2),
         "prompt_seconds": composition.seam_seconds if told[0]["include_prompt"] else 0.0,
+        "transpose": told[0]["transpose"],
+        "speed": told[0]["speed"],
         "tokens": composition.n_tokens,
         "tokens_per_second": round(composition.n_tokens / max(composition.elapsed, 1e-9), 1),
         "interrupted": interrupted,
@@ -216,6 +220,7 @@ def _asked(args: Namespace) -> Composition:
         variations=args.variations,
         prompt_seconds=args.prompt_seconds,
         prompt_end_seconds=args.prompt_end_seconds,
+        **dataclasses.asdict(from_flags(PromptChange, args)),
         include_prompt=not args.continuation_only,
         end=args.end,
         **dataclasses.asdict(from_flags(SamplingConfig, args)),
@@ -269,7 +274,10 @@ def _take_paths(n_takes: int, out: Path) -> list[Path]:
 def _generated(result: dict[str, Any]) -> str:
     files, seeds = ", ".join(map(shown, result["files"])), ", ".join(map(str, result["seeds"]))
     prompt = result["prompt_seconds"]
-    after = f", after {prompt:.1f} of the prompt" if prompt else ""
+    changes = [f"transposed by {result['transpose']:+d}"] if result["transpose"] else []
+    changes += [f"{result['speed']:g} times as fast"] if result["speed"] != 1 else []
+    after = f", after {prompt:.1f} of the prompt" if prompt else ", after the prompt"
+    after = f"{after} ({', '.join(changes)})" if changes else after if prompt else ""
     return (
         f"{files}: {result['seconds']:.1f} seconds of new music{after}; "
         f"{result['tokens_per_second']:.0f} tokens/s, seed {seeds}."

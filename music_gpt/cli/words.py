@@ -18,6 +18,7 @@ from jsonargparse import Namespace
 
 from music_gpt.cli.parsing import Parser
 from music_gpt.config.preparing import PrepareConfig
+from music_gpt.config.prompt import PromptChange
 from music_gpt.config.sampling import ENGINES, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.process import print_out, say
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 Verb = tuple[str, Parser, Callable[[Namespace], None]]
 """Its name, its flags, and what it does."""
-_Config = TypeVar("_Config", PrepareConfig, SamplingConfig)
+_Config = TypeVar("_Config", PrepareConfig, PromptChange, SamplingConfig)
 
 
 def add_engine(verb: Parser) -> None:
@@ -50,7 +51,9 @@ def add_tracks(verb: Parser) -> None:
     )
 
 
-def add_flags(verb: Parser, config: type[PrepareConfig] | type[SamplingConfig]) -> None:
+def add_flags(
+    verb: Parser, config: type[PrepareConfig] | type[PromptChange] | type[SamplingConfig]
+) -> None:
     """A flag for each field of `config`, with the sentence under the field as its help."""
     told = {param.arg_name: param.description for param in parse_from_object(config).params}
     for knob in dataclasses.fields(config):

@@ -36,11 +36,13 @@ from music_gpt.composing.redoing import (
     stretch_settings,
 )
 from music_gpt.config.model import N_EVENTS
+from music_gpt.config.prompt import AS_GIVEN, PromptChange
 from music_gpt.config.sampling import CANDIDATES, SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.generation.decoding import Engine, TorchEngine, generate, surprise_after
 from music_gpt.generation.engines import choose_engine, require_engine
 from music_gpt.generation.grammar import Ending, Start
+from music_gpt.midi.changing import change_piece
 from music_gpt.midi.piece import Piece, PieceLike, as_piece, read_piece
 from music_gpt.network.checkpoint import bundled_checkpoint, load_checkpoint
 from music_gpt.network.model import GPT
@@ -58,6 +60,7 @@ DEFAULT_SEED_LIMIT = 2**31
 """Seeds that are drawn, rather than given, stay below it: short enough to copy by hand."""
 MAX_THREADS = 1024
 _KNOBS = tuple(field.name for field in fields(SamplingConfig))
+_CHANGES = tuple(field.name for field in fields(PromptChange))
 
 
 def load(
@@ -122,6 +125,8 @@ class Pianist:
         prompt_seconds: float | None = None,
         prompt_end_seconds: float | None = None,
         tracks: Sequence[int | str] | None = None,
+        transpose: int = 0,
+        speed: float = 1.0,
         include_prompt: bool = True,
         end: bool = False,
         **knobs: Any,
@@ -139,26 +144,31 @@ class Pianist:
             prompt_end_seconds: continue the prompt from this point rather than from its end; notes
                 that sound across it are held over into the new music.
             tracks: numbers or names of the tracks of a MIDI file to use, as for `read_piece`.
+            transpose: semitones by which the prompt is moved before it is continued.
+            speed: so many times as fast the prompt is played; `prompt_seconds` and
+                `prompt_end_seconds` are counted at that speed.
             include_prompt: whether `Composition.midi` has the kept prompt before the new music.
             end: let the piece end by itself, some way before or after `seconds`, as `Ending.after`
                 has it.
             knobs: how the next event is drawn: fields of `SamplingConfig`, where each is explained.
 
         Raises:
-            InputError: the prompt cannot be read, lacks a track or has nothing to continue there,
-                or a number is out of range.
+            InputError: the prompt cannot be read, lacks a track, has nothing to continue there or
+                leaves the keys of a piano, or a number is out of range.
         """
         sampling = SamplingConfig(**knobs)
         seconds = number("seconds", seconds, MIN_SECONDS, MAX_SECONDS)
         variations = whole("variations", variations, 1, MAX_VARIATIONS)
         prompt_seconds = _part_seconds("prompt_seconds", prompt_seconds)
         prompt_end_seconds = _part_seconds("prompt_end_seconds", prompt_end_seconds)
+        change = PromptChange(transpose, speed)
         seed = _given_seed(seed)
         if prompt is None:
             _require_no_part(
                 prompt_seconds=prompt_seconds, prompt_end_seconds=prompt_end_seconds, tracks=tracks
             )
-        piece = None if prompt is None else _as_prompt(prompt, tracks)
+            _require_no_change(change)
+        piece = None if prompt is None else change_piece(_as_prompt(prompt, tracks), change)
         heard = self._hear(piece, prompt_seconds, sampling.max_wait_seconds, prompt_end_seconds)
         settings = {
             **self._maker(),
@@ -169,6 +179,7 @@ class Pianist:
             "prompt_seconds": prompt_seconds,
             "prompt_end_seconds": prompt_end_seconds,
             "tracks": None if piece is None else _some_tracks(piece),
+            **asdict(change),
             "include_prompt": bool(include_prompt),
             **prompt_settings(heard.start, include_prompt=bool(include_prompt)),
             **asdict(sampling),
@@ -179,7 +190,8 @@ class Pianist:
         """The take in a MIDI file that music-gpt wrote, composed again: the same notes.
 
         file: holds the settings and, unless it was written without it, the prompt.
-        prompt: what the take goes on from, for a file that does not hold it.
+        prompt: what the take goes on from, for a file that does not hold it; as it was given then,
+            for the file tells how it was changed.
 
         Raises:
             InputError: the file does not tell how it was made, another checkpoint or engine made
@@ -191,7 +203,8 @@ class Pianist:
         if prompt is None:
             heard = prompt_from_file(file, settings)
         else:
-            piece = _as_prompt(prompt, settings["tracks"])
+            change = PromptChange(settings["transpose"], settings["speed"])
+            piece = change_piece(_as_prompt(prompt, settings["tracks"]), change)
             part = (settings["prompt_seconds"], settings["max_wait_seconds"])
             heard = self._hear(piece, *part, settings["prompt_end_seconds"])
             check_prompt(heard.start, settings, "The prompt")
@@ -351,6 +364,7 @@ class Pianist:
 def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that were read from a file, each of its kind and within its bounds."""
     sampling = SamplingConfig(**{name: settings[name] for name in _KNOBS if name in settings})
+    change = PromptChange(**{name: settings[name] for name in _CHANGES if name in settings})
     return {
         **settings,
         "seconds": number("seconds", settings.get("seconds"), MIN_SECONDS, MAX_SECONDS),
@@ -361,6 +375,7 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
             "prompt_end_seconds", settings.get("prompt_end_seconds")
         ),
         "tracks": settings.get("tracks"),
+        **asdict(change),
         "include_prompt": settings.get("include_prompt") is not False,
         "end": settings.get("end") is True,
         **asdict(sampling),
@@ -380,6 +395,14 @@ def _require_no_part(**part: object) -> None:
         raise InputError(
             f"{given[0]} chooses a part of the prompt; give a prompt, or leave it out."
         )
+
+
+def _require_no_change(change: PromptChange) -> None:
+    """Raise `InputError` where a prompt is to be changed: there is none."""
+    usual = asdict(AS_GIVEN)
+    for name, value in asdict(change).items():
+        if value != usual[name]:
+            raise InputError(f"{name} changes the prompt; give a prompt, or leave it out.")
 
 
 def _as_prompt(prompt: PieceLike, tracks: Sequence[int | str] | None) -> Piece:

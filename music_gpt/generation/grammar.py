@@ -15,11 +15,10 @@ from music_gpt.arrays import Floats, Ints, Mask
 from music_gpt.config.sampling import SamplingConfig
 from music_gpt.generation.bias import Crowd, Figures, Leaning, Pace
 from music_gpt.generation.takes import Rows
+from music_gpt.notes import HIGHEST_KEY, LOWEST_KEY
 from music_gpt.tokens.events import (
     EOS,
     FRAMES_PER_SECOND,
-    HIGHEST_KEY,
-    LOWEST_KEY,
     N_PITCHES,
     N_SHIFTS,
     NOTE_OFF,

@@ -138,7 +138,8 @@ def read_piece(
     warnings = [*table.notices, *remarks]
     if table.damaged:
         warnings.insert(0, f"The file is damaged; {_count(len(notes))} read.")
-    piece = _finish(notes, sounding, warnings, name or next(iter(table.names.values()), ""), limits)
+    name = name or next(iter(table.names.values()), "")
+    piece = finish_piece(notes, sounding, warnings, name, limits)
     read_parts, marks = {*used.tolist()}, zip(listed, parts.tolist(), strict=True)
     return replace(piece, tracks=[track._replace(used=part in read_parts) for track, part in marks])
 
@@ -194,7 +195,7 @@ def _why_empty(drums: bool) -> str:
     return "The MIDI file contains no notes; give one with piano music."
 
 
-def _finish(
+def finish_piece(
     notes: Notes, sounding: Notes, warnings: list[str], name: str, limits: MidiLimits
 ) -> Piece:
     """The piece, once its silences are shortened and its length is checked."""
@@ -307,7 +308,7 @@ def _from_pretty_midi(score: PrettyMIDI) -> Piece:
     sounding, warnings = apply_pedals(notes, program, pedals, last)
     if len(chosen) < sum(bool(i.notes) for i in score.instruments):
         warnings.append("Only the piano is read; other instruments are left out.")
-    piece = _finish(notes, sounding, warnings, "", DEFAULT_LIMITS)
+    piece = finish_piece(notes, sounding, warnings, "", DEFAULT_LIMITS)
     tracks = [
         Track(number, i.name, i.program, i.is_drum, len(i.notes), i in chosen)
         for number, i in enumerate(i for i in score.instruments if i.notes)

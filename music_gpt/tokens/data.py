@@ -23,10 +23,9 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from music_gpt.arrays import Ids
 from music_gpt.config.training import DataConfig
 from music_gpt.errors import InputError
+from music_gpt.notes import HIGHEST_KEY, LOWEST_KEY
 from music_gpt.tokens.corpus import Split, require_events
 from music_gpt.tokens.events import (
-    HIGHEST_KEY,
-    LOWEST_KEY,
     PAD,
     VELOCITY,
     shift_velocity_ids,

@@ -36,8 +36,6 @@ VOCAB_SIZE = 390
 
 FRAMES_PER_SECOND = 100
 N_PITCHES = 128
-LOWEST_KEY, HIGHEST_KEY = 21, 108
-"""The 88 keys of a piano."""
 N_SHIFTS = 100
 """The longest single shift in frames: one second."""
 N_VELOCITIES = 32

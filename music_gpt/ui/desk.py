@@ -19,6 +19,7 @@ import gradio as gr
 from music_gpt.checking import whole
 from music_gpt.composing.pianist import Pianist
 from music_gpt.config.preparing import MidiLimits
+from music_gpt.config.prompt import AS_GIVEN, PromptChange
 from music_gpt.errors import InputError
 from music_gpt.midi import piece as midi
 from music_gpt.notes import in_words
@@ -28,7 +29,7 @@ from music_gpt.ui import visit as visits
 from music_gpt.ui.cloakroom import Cloakroom
 from music_gpt.ui.door import sentence
 from music_gpt.ui.explain import explain, read_asked
-from music_gpt.ui.form import CALL, FORM, as_whole, filled, read_call, read_wish
+from music_gpt.ui.form import CALL, FORM, as_whole, filled, read_call, read_change, read_wish
 from music_gpt.ui.history import Source
 from music_gpt.ui.newness import Newness
 from music_gpt.ui.pianoroll import Selection, read_selection
@@ -134,16 +135,19 @@ class Desk:
         return value, None, None, tracks_of(source)
 
     def take_tracks(self, visit: Visit, numbers: list[int]) -> Any:
-        """Show other tracks of the dropped file; where there is a fault, the roll stays."""
+        """Show other tracks of the dropped file, changed as those before them.
+
+        Where there is a fault, the roll stays.
+        """
         shown = visit.shown
         try:
             piece = midi.read_piece(shown.source.file, tracks=numbers, limits=LIMITS)
             visit.check(shown.roll["version"])
+            source = replace(shown.source, used=tuple(numbers))
+            value = show_file(visit, piece, shown.name, source, shown.change)
         except InputError as error:
             notice(error)
             return answer(visit, str(error))
-        source = replace(shown.source, used=tuple(numbers))
-        value = show_file(visit, piece, shown.name, source)
         self._cloakroom.hand_in(visit)
         return value
 
@@ -174,7 +178,7 @@ class Desk:
             self._cloakroom.hand_in(visit)
 
     def browse(self, visit: Visit, selection: Any) -> tuple[Any, ...]:
-        """Show the music before or after, or a take as a prompt.
+        """Show the music before or after, a take as a prompt, or the prompt as it shall be changed.
 
         The roll, the example, the tracks, the buttons. A fault is told above the roll alone: what
         does not wait in the line has no notices.
@@ -185,6 +189,9 @@ class Desk:
             if asked.wants == "continue":
                 visit.check(asked.version)
                 value = visit.show_take(asked.take)
+            elif asked.wants == "change":
+                visit.check(asked.given, "given")
+                value = visit.change_prompt(read_change(asked), asked.start, asked.end)
             else:
                 value = visit.browse(DIRECTIONS[asked.wants])
         except InputError as error:
@@ -250,6 +257,8 @@ class Desk:
                 prompt_seconds=words["prompt_seconds"],
                 prompt_end_seconds=words["prompt_end_seconds"],
                 tracks=midi.track_keys(words["tracks"]) if prompt is None else None,
+                transpose=as_whole(words["transpose"]),
+                speed=words["speed"],
                 include_prompt=not words["continuation_only"],
                 end=wish.end,
                 **asdict(wish.sampling),
@@ -278,9 +287,16 @@ class Desk:
             raise sentence(error) from None
 
 
-def show_file(visit: Visit, piece: midi.Piece, name: str, source: Source) -> RollValue:
+def show_file(
+    visit: Visit,
+    piece: midi.Piece,
+    name: str,
+    source: Source,
+    change: PromptChange = AS_GIVEN,
+) -> RollValue:
     """The roll with a dropped file, and what was mended or left out."""
-    value = visit.show_prompt(piece, name, f"Your music, {in_words(piece.n_notes)}", source)
+    detail = f"Your music, {in_words(piece.n_notes)}"
+    value = visit.show_prompt(piece, name, detail, source, change=change)
     return value | {"status": " ".join(piece.warnings)}
 
 

@@ -13,8 +13,10 @@ import gradio as gr
 
 from music_gpt.checking import choice, number, require, whole
 from music_gpt.composing.pianist import MAX_GIVEN_SEED
+from music_gpt.config.prompt import FASTEST, SLOWEST, PromptChange
 from music_gpt.config.sampling import SAMPLING_PRESETS, SamplingConfig
 from music_gpt.ui import bounds
+from music_gpt.ui.pianoroll import Selection
 from music_gpt.ui.visit import Wish
 
 USUAL = SamplingConfig()
@@ -86,6 +88,7 @@ CALL: dict[str, tuple[type, Any]] = {
     "tracks": (str, None),
     "prompt_seconds": (float, None),
     "prompt_end_seconds": (float, None),
+    **{knob.name: (type(knob.default), knob.default) for knob in fields(PromptChange)},
     "seconds": (float, Wish.seconds),
     "variations": (int, Wish.variations),
     "rank": (bool, False),
@@ -163,6 +166,12 @@ def read_wish(values: Mapping[str, Any]) -> Wish:
         values.get("end") is True,
         SamplingConfig(**knobs),
     )
+
+
+def read_change(asked: Selection) -> PromptChange:
+    """How the prompt shall be changed; raises `InputError` for what is out of bounds."""
+    percent = number("speed in percent", asked.speed, 100 * SLOWEST, 100 * FASTEST)
+    return PromptChange(as_whole(asked.transpose), percent / 100)
 
 
 def read_call(values: Mapping[str, Any]) -> dict[str, Any]:

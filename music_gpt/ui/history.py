@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from music_gpt.config.prompt import AS_GIVEN, PromptChange
 from music_gpt.errors import InputError
 from music_gpt.ui import bounds
 from music_gpt.ui.roll_value import RollValue, Take
@@ -32,11 +33,15 @@ class Snapshot:
     """A prompt and what was composed from it, as the roll showed it."""
 
     prompt: Piece | None = None
-    """What is continued, or None for a start from nothing."""
+    """What is continued, as it was changed; or None for a start from nothing."""
     source: Source = field(default_factory=Source)
     name: str = "Untitled"
     takes: tuple[Take, ...] = ()
     roll: RollValue = field(default_factory=dict)
+    given: Piece | None = None
+    """The prompt as it was chosen."""
+    change: PromptChange = AS_GIVEN
+    """By which it became what is continued."""
 
     @property
     def n_notes(self) -> int:
@@ -53,8 +58,9 @@ class Snapshot:
     def sizes(self) -> dict[int, int]:
         """About the bytes in memory of each thing in it, which others may hold, too: by `id`."""
         notes = {id(take): len(take.notes) for take in self.takes}
-        if self.prompt is not None:
-            notes[id(self.prompt)] = self.prompt.n_notes
+        for piece in (self.prompt, self.given):
+            if piece is not None:
+                notes[id(piece)] = piece.n_notes
         sizes = {thing: n_notes * bounds.BYTES_OF_NOTE for thing, n_notes in notes.items()}
         return sizes | {id(self.source.file): len(self.source.file)}
 

@@ -261,6 +261,15 @@ def wire_prompt(
         **AT_ONCE,
     )
     compare(desk, widgets, browsed)
+    # the roll asks for one change of the prompt at a time
+    roll.submit(
+        desk.browse,
+        [visit, roll],
+        [roll, example, tracks, *buttons],
+        js=with_selection(),
+        trigger_mode="multiple",
+        **AT_ONCE,
+    )
     last: dict[str, Any] = {"trigger_mode": "always_last", **PRIVATE}
     for chosen in (
         example.input(desk.choose, [visit, example], [roll, tracks], **AT_ONCE),

@@ -28,8 +28,8 @@ class NoteText {
 class PianoRoll extends PlayedRoll {
   constructor(element, props, send) {
     super(props);
-    this.send = send; // asks the server for other music:
-    this.wants = ""; // the earlier, the later, or to continue the take that is shown
+    this.send = send; // asks the server for other music, by the name of an event:
+    this.wants = ""; // the earlier, the later, to continue the take that is shown, or to change
     this.root = element.querySelector(".mg-roll");
     this.told = []; // what each take shares with the training music
     this.tab = 0; // 0 is the prompt, 1 and up are the takes
@@ -59,6 +59,8 @@ class PianoRoll extends PlayedRoll {
     return {
       selection: () => ({
         ...this.held,
+        ...this.change,
+        given: this.value.given,
         version: this.value.version,
         take: this.take,
         tab: this.tab,
@@ -101,6 +103,8 @@ class PianoRoll extends PlayedRoll {
         until: this.value.until,
         seed: (this.value.takes || []).map((take) => take.seed)[this.take],
         name: this.value.name,
+        transpose: this.value.transpose,
+        speed: this.value.speed,
         place: this.placeNode.textContent,
         played: this.keyboard.isOpen ? this.keyboard.recording.count : null,
       }),
@@ -122,6 +126,8 @@ class PianoRoll extends PlayedRoll {
     for (const name of ["seed", "spoken", "point", "seconds", "here", "shared", "kept"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
     for (const name of ["continue", "history", "earlier", "later", "place"])
+      this[name + "Node"] = this.root.querySelector(".mg-" + name);
+    for (const name of ["change", "transpose", "speed", "keys"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
     for (const name of ["redo", "mark", "first", "last", "ways"])
       this[name + "Node"] = this.root.querySelector(".mg-" + name);
@@ -196,7 +202,7 @@ class PianoRoll extends PlayedRoll {
     const wasPlaying = this.keyboard.isOpen;
     if (value.version !== before.version) this.keyboard.leave(value.name === MY_PLAYING);
     this.value = value;
-    if (value.version !== before.version) this.begin(value);
+    if (value.version !== before.version) this.begin(value, before);
     else if (value.state !== before.state) this.speak(value);
     if (value.state !== "redoing") this.follow = false;
     this.now = this.collect();
@@ -204,6 +210,7 @@ class PianoRoll extends PlayedRoll {
     this.showName();
     this.statusNode.textContent = value.status || "";
     if (value.answer && value.answer !== before.answer) this.answer(value.status);
+    if (value.version !== before.version || value.answer !== before.answer) this.changeAnswered(before);
     if (wasPlaying && !this.keyboard.isOpen && this.keyboard.isUnused) this.answer(KEPT);
     this.showSeed();
     this.showPlace();
@@ -242,23 +249,25 @@ class PianoRoll extends PlayedRoll {
   ask(node, wants) {
     if (node.getAttribute("aria-disabled") === "true") return;
     this.wants = wants;
-    this.send();
+    this.send("input");
   }
 
-  begin(value) {
+  begin(value, before) {
+    const here = this.placeIn(value, before);
     this.texts.clear();
-    this.view = null;
+    this.view = here && here.view;
     this.part = { start: value.start || 0, end: value.end || 0 };
     this.marking = false;
     this.told = [];
     this.tab = value.tab || 0;
     if (this.player.playing) this.player.pause();
-    this.player.offset = 0;
+    this.player.offset = here ? here.position : 0;
     this.speak(value);
     this.now = this.collect();
     if (this.follow && this.tab) this.part = { ...this.chosen };
     const usual = Math.max(0, this.part.end - (value.reach || 0));
     this.ownStart = Math.abs(this.part.start - usual) > 0.01; // what is given is rounded
+    if (here && here.playing) this.player.play();
     if (!this.tab) return;
     this.player.offset = Math.max(0, value.seam - 2.5);
     if (this.follow) this.player.play();
@@ -269,7 +278,7 @@ class PianoRoll extends PlayedRoll {
     const place = earlier + later ? `Music ${earlier + 1} of ${earlier + 1 + later}. ` : "";
     const done = place + "Composed. " + (value.status || "");
     const say = { composing: "Composing", redoing: "Composing the part anew", done };
-    const prompt = place + [value.name, value.detail].filter(Boolean).join(", ");
+    const prompt = place + [value.name, value.detail, ...this.changeWords].filter(Boolean).join(", ");
     this.spokenNode.textContent = say[value.state] || prompt;
   }
 
@@ -417,6 +426,7 @@ class PianoRoll extends PlayedRoll {
     this.tabsNode.addEventListener("scroll", () => this.fadeTabs());
     this.listenSurface();
     this.listenHandles();
+    this.listenChange();
     this.listenDrop();
     document.addEventListener("keydown", (event) => this.spaceBar(event));
     new ResizeObserver(() => this.resize()).observe(this.stageNode);

@@ -26,14 +26,14 @@ BANK = HERE.parent / "piano_bank"
 
 SCRIPTS = (
     *("player.js", "drawing.js", "recording.js", "keyboard.js"),
-    *("handles.js", "playing.js", "pianoroll.js"),
+    *("handles.js", "changing.js", "playing.js", "pianoroll.js"),
 )
 """In the order in which each knows those before it."""
 STYLES = ("pianoroll.css", "transport.css", "keyboard.css")
-WANTS = ("", "earlier", "later", "continue")
+WANTS = ("", "earlier", "later", "continue", "change")
 LOST = "The part to continue did not arrive; load the page again."
 START = """
-const roll = new PianoRoll(element, props, () => trigger("input"));
+const roll = new PianoRoll(element, props, (event) => trigger(event));
 watch("value", () => roll.update());
 """
 LOOK = """
@@ -54,9 +54,16 @@ class Selection:
     candidates: Any = CANDIDATES
     """In how many ways the part shall be composed anew, as it was typed."""
     wants: str = ""
-    """Other music: `earlier`, `later`, or `continue` where the take shall be the prompt."""
+    """Other music: `earlier`, `later`, `continue` where the take shall be the prompt, or `change`
+    where the prompt shall be changed."""
     version: int | None = None
     """Which music was shown when it was sent; None for what is shown now."""
+    given: int | None = None
+    """Which prompt shall be changed; None for that of what is shown now."""
+    transpose: Any = 0
+    """By so many semitones."""
+    speed: Any = 100
+    """To so many percent of its speed."""
 
 
 def piano_roll(value: RollValue, **options: Any) -> gr.HTML:
@@ -98,20 +105,24 @@ def read_selection(payload: Any) -> Selection:
 
     Whether there is such a part is for those to say who compose it.
 
-    >>> read_selection({"start": 0, "end": 12.5, "take": 0})
-    Selection(start=0.0, end=12.5, take=0, of_prompt=False, candidates=8, wants='', version=None)
+    >>> read_selection({"start": 0, "end": 12.5, "take": 0, "tab": 0}).of_prompt
+    True
     """
     try:
         start, end = float(payload["start"]), float(payload["end"])
         take, candidates = int(payload["take"]), payload.get("candidates", CANDIDATES)
         wants, version = payload.get("wants", ""), payload.get("version")
+        change = {
+            name: payload[name] for name in ("transpose", "speed", "given") if name in payload
+        }
     except (TypeError, KeyError, ValueError, OverflowError, AttributeError):
         raise InputError(LOST) from None
     is_number = math.isfinite(start) and math.isfinite(end) and take >= 0
     is_known = wants in WANTS and (version is None or isinstance(version, int))
     if not (is_number and is_known):
         raise InputError(LOST)
-    return Selection(start, end, take, payload.get("tab", 1) == 0, candidates, wants, version)
+    of_prompt = payload.get("tab", 1) == 0
+    return Selection(start, end, take, of_prompt, candidates, wants, version, **change)
 
 
 @cache

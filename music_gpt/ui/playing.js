@@ -5,7 +5,7 @@ const BUSY = "Music is being composed; stop it before you play.";
 const KEPT = "What you played is kept: Play it yourself shows it again, to use it or to start over.";
 const LONGER = 1.5; // steps in which the roll makes room for more time
 
-class PlayedRoll extends RollHandles {
+class PlayedRoll extends ChangedRoll {
   makeKeyboard() {
     return new PianoKeyboard(this.root.querySelector(".mg-keyboard"), this.player, {
       use: (file) => this.takeFile([file]),

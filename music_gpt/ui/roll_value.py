@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from music_gpt.config.prompt import AS_GIVEN, PromptChange
+from music_gpt.midi.changing import fitting_transpositions
 from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.ui import bounds
 
@@ -26,6 +28,8 @@ only grows, so each update sends nothing but what is new, and the few notes that
 
 SAME_SECONDS = 0.002
 """Times so close together are the same: those of notes are rounded to frames."""
+SHOWN_SECONDS = 0.01
+"""Times are shown to the hundredth."""
 NO_TAKES: RollValue = {
     "seam": 0.0,
     "until": 0.0,
@@ -104,6 +108,7 @@ def prompt_value(
     notes = silence() if prompt is None else prompt.sounding_notes
     return {
         "version": fresh_version(),
+        "given": fresh_version(),
         "state": "prompt" if len(notes) else "empty",
         "name": name,
         "detail": detail,
@@ -112,8 +117,31 @@ def prompt_value(
         "start": round(max(0.0, seconds - reach), 3),
         "end": round(seconds, 3),
         "reach": reach,
+        **change_value(prompt, AS_GIVEN),
         **NO_TAKES,
     }
+
+
+def change_value(given: Piece | None, change: PromptChange) -> RollValue:
+    """How a prompt was changed (the speed in percent), and how it can be transposed."""
+    fits = sorted({0, change.transpose, *fitting_transpositions(given)})
+    return {
+        "transpose": change.transpose,
+        "speed": round(100 * change.speed, 6),
+        "transpositions": fits,
+    }
+
+
+def changed_value(before: RollValue, prompt: Piece | None, faster: float) -> RollValue:
+    """The prompt of a value once it was changed, `faster` than it was: handles at the same notes.
+
+    What it was changed by is not told.
+    """
+    value = prompt_value(prompt, before["name"], before["detail"], before["reach"] / faster)
+    at_end = abs(before["end"] - before["promptSeconds"]) <= SHOWN_SECONDS
+    end = value["end"] if at_end else round(before["end"] / faster, 3)
+    start = round(before["start"] / faster, 3)
+    return value | {"given": before["given"], "start": start, "end": end}
 
 
 def without_takes(roll: RollValue) -> RollValue:

@@ -14,15 +14,20 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from music_gpt.composing.pianist import DEFAULT_SEED_LIMIT
+from music_gpt.config.prompt import AS_GIVEN, PromptChange
 from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
+from music_gpt.midi.changing import change_piece
 from music_gpt.midi.piece import piece_from_notes
 from music_gpt.ui import bounds
 from music_gpt.ui.history import History, Snapshot, Source, latest
 from music_gpt.ui.roll_value import (
+    SHOWN_SECONDS,
     Growth,
     RollValue,
     Take,
+    change_value,
+    changed_value,
     composed_takes,
     length,
     prompt_value,
@@ -40,8 +45,6 @@ if TYPE_CHECKING:
 
 ARRIVED = 1
 """The turn of a visitor who has not done anything yet: the first example is shown."""
-SHOWN_SECONDS = 0.01
-"""Times are shown to the hundredth."""
 CHANGED = "Other music is shown by now; press the button again to go on from it."
 FORGOTTEN = (
     "The music of this page is not known any more, as when the program was started anew; load the "
@@ -111,9 +114,12 @@ class Visit:
         """Whether what its page shows comes from here."""
         return self.was_loaded or self.turn > ARRIVED
 
-    def check(self, version: int | None) -> None:
-        """Raise `InputError` where other music is shown by now than under this version."""
-        if version not in (None, self.shown.roll["version"]):
+    def check(self, number: int | None, of: str = "version") -> None:
+        """Raise `InputError` where other music is shown by now than under this version.
+
+        of: another number of the roll's value, such as that of the prompt that was `given`.
+        """
+        if number not in (None, self.shown.roll[of]):
             raise InputError(CHANGED if self.is_known else FORGOTTEN)
 
     def begin(self, before: Snapshot) -> int:
@@ -150,12 +156,40 @@ class Visit:
         source: Source | None = None,
         *,
         reach: float = bounds.DEFAULT_PROMPT_SECONDS,
+        change: PromptChange = AS_GIVEN,
     ) -> RollValue:
-        """Take `prompt` (None for none) as what is to be continued: arguments of `prompt_value`."""
-        roll = prompt_value(prompt, name, detail, reach)
+        """Take `prompt` (None for none) as what is to be continued: arguments of `prompt_value`.
+
+        Raises `InputError` where it cannot be changed by `change`.
+        """
+        changed = _changed(prompt, change)
+        roll = prompt_value(changed, name, detail, reach) | change_value(prompt, change)
+        return self._begin_with(
+            Snapshot(changed, source or Source(), name, (), roll, prompt, change)
+        )
+
+    def change_prompt(self, change: PromptChange, start: float, end: float) -> RollValue:
+        """Show the prompt as it was chosen, but changed; the handles were at `start` and `end`.
+
+        Raises `InputError` where it cannot be changed so.
+        """
+        shown = self.shown
+        prompt = _changed(shown.given, change)
+        before, faster = (
+            shown.roll | {"start": start, "end": end},
+            change.speed / shown.change.speed,
+        )
+        roll = changed_value(before, prompt, faster) | change_value(shown.given, change)
+        if prompt is not None and shown.given is not None:
+            told = [line for line in prompt.warnings if line not in shown.given.warnings]
+            roll |= {"status": " ".join(told)}
+        return self._begin_with(replace(shown, prompt=prompt, takes=(), roll=roll, change=change))
+
+    def _begin_with(self, prompt: Snapshot) -> RollValue:
+        """Show a prompt from which nothing was composed; what was shown is earlier."""
         self.history.keep(self.shown)
         self.turn += 1
-        self.shown = Snapshot(prompt, source or Source(), name, (), roll | self.history.place)
+        self.shown = replace(prompt, roll=prompt.roll | self.history.place)
         return self.shown.roll
 
     def take_over(self, left: Visit) -> RollValue:
@@ -216,7 +250,8 @@ def compose(
     prompt_seconds, prompt_end_seconds = _part(before.prompt, start, end)
     seed = wish.seed if wish.seed is not None else secrets.randbelow(DEFAULT_SEED_LIMIT)
     composition = pianist.compose(
-        before.prompt,
+        before.given,
+        **asdict(before.change),
         prompt_seconds=prompt_seconds,
         prompt_end_seconds=prompt_end_seconds,
         seconds=wish.seconds,
@@ -306,6 +341,10 @@ def redo(
     if visit.stop_asked and visit.turn == turn:
         visit.change(roll=visit.shown.roll | {"status": UNTOUCHED})
     yield visit.shown.roll
+
+
+def _changed(given: Piece | None, change: PromptChange) -> Piece | None:
+    return None if given is None else change_piece(given, change)
 
 
 def _part(prompt: Piece | None, start: float, end: float) -> tuple[float | None, float | None]:

@@ -73,6 +73,50 @@ def test_generate_continues_from_a_point_of_the_piece(
     refused(call(*compose(checkpoint, out, "--prompt-end=3")), "give a prompt, or leave it out")
 
 
+def test_generate_continues_a_piece_in_another_key_and_tempo(
+    call: Any, checkpoint: Path, midi_folder: Path, tmp_path: Path
+) -> None:
+    prompt, out, again = midi_folder / "piece-0.mid", tmp_path / "1.mid", tmp_path / "2.mid"
+    given = read_piece(prompt)
+    words = compose(checkpoint, out, "--prompt", prompt, "--seed=4", "--transpose=-3")
+    told = call(*words, "--speed=1.2").err
+    assert (
+        f"after {given.seconds / 1.2:.1f} of the prompt (transposed by -3, 1.2 times as fast); "
+        in told
+    )
+    take = read_piece(out).notes
+    early = given.sounding_notes[given.sounding_notes["start"] < 5]
+    assert (early["pitch"] - 3).tolist() == take["pitch"][: len(early)].tolist()
+    shift = early["start"][0]
+    assert take["start"][: len(early)] == pytest.approx((early["start"] - shift) / 1.2, abs=0.001)
+    assert call("generate", "--again", out, "--checkpoint", checkpoint, "--out", again).code == 0
+    assert again.read_bytes() == out.read_bytes()
+    words += ["--prompt-end=2", "--continuation-only", "--speed=2", "--json"]
+    result = call(*words).json
+    assert (result["transpose"], result["speed"]) == (-3, 2.0)
+    recipe = ("generate", "--again", out, "--checkpoint", checkpoint, "--out", again)
+    refused(call(*recipe), "was written without its prompt")
+    assert call(*recipe, "--prompt", prompt).code == 0
+    assert again.read_bytes() == out.read_bytes()
+    refused(call(*recipe, "--speed=2"), "--again takes all settings from the file; leave out --sp")
+
+
+def test_a_change_of_the_prompt_that_is_none_is_refused_before_anything_is_written(
+    call: Any, checkpoint: Path, midi_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.mid"
+    alone = compose(checkpoint, out)
+    words = [*alone, "--prompt", midi_folder / "piece-0.mid"]
+    highest = int(read_piece(midi_folder / "piece-0.mid").notes["pitch"].max())
+    refused(call(*words, "--transpose=25"), "--transpose is 25, but it has to be a whole number f")
+    refused(call(*words, "--transpose=high"), "--transpose: Expected a whole number")
+    refused(call(*words, "--speed=0"), "--speed is 0.0, but it has to be a number from 0.25 to 4.")
+    refused(call(*words, "--speed=nan"), "--speed")
+    refused(call(*words, "--transpose=24"), f"to {108 - highest}.")
+    refused(call(*alone, "--transpose=3"), "transpose changes the prompt; give a prompt, or leave")
+    assert not out.exists()
+
+
 def test_tracks_of_a_file_are_told_and_chosen(call: Any, checkpoint: Path, tmp_path: Path) -> None:
     band, out = tmp_path / "band.mid", tmp_path / "out.mid"
     low, high = (events_of([(0, 900, pitch, 60), (1000, 2000, pitch, 60)], 1) for pitch in (40, 90))

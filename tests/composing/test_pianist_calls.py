@@ -144,11 +144,40 @@ def test_the_tracks_of_a_file_can_be_chosen(pianist, tmp_path, tracks, pitches, 
         (None, {"tracks": [0]}, "chooses a part of the prompt; give a prompt"),
         (None, {"prompt_end_seconds": 3}, "chooses a part of the prompt; give a prompt"),
         (None, {"prompt_seconds": 3}, "chooses a part of the prompt; give a prompt"),
+        (None, {"transpose": 3}, "transpose changes the prompt; give a prompt, or leave it out"),
+        (None, {"speed": 0.5}, "speed changes the prompt; give a prompt, or leave it out"),
+        (DUO, {"transpose": 19, "tracks": [1]}, "88 keys of a piano; choose from -24 to 18"),
     ],
 )
 def test_a_choice_that_cannot_be_made_gets_a_sentence(pianist, prompt, options, sentence):
     with pytest.raises(InputError, match=sentence):
         pianist.compose(prompt, **options)
+
+
+def test_a_prompt_is_continued_in_another_key_and_tempo(pianist):
+    moved = CHORD.copy()
+    moved["pitch"] += 5
+    moved["start"] /= 1.25
+    moved["end"] /= 1.25
+    there = compose(pianist, moved)
+    take = compose(pianist, CHORD, transpose=5, speed=1.25)
+    assert take.notes().tolist() == there.notes().tolist()
+    assert (take.settings()["transpose"], take.settings()["speed"]) == (5, 1.25)
+    assert (there.settings()["transpose"], there.settings()["speed"]) == (0, 1.0)
+    score = pianist.continue_piece(CHORD, transpose=5, speed=1.25, seconds=1, seed=7)
+    assert [note.pitch for note in score.instruments[0].notes[: len(CHORD)]] == [77, 65, 69, 72]
+    streamed = pianist.stream(CHORD, transpose=5, speed=1.25)
+    assert streamed.prompt_notes.tolist() == moved.tolist()
+
+
+def test_seconds_of_a_prompt_are_counted_at_its_speed(pianist):
+    half = pianist.compose(CHORD, speed=2, prompt_end_seconds=0.5)
+    assert half.seam_seconds == 0.5
+    assert half.prompt_notes["pitch"].tolist() == CHORD["pitch"].tolist()  # a second of the given
+    slow = pianist.compose(CHORD, speed=0.5, prompt_seconds=2.0)
+    assert slow.seam_seconds == 2.0  # the last second of the given
+    with pytest.raises(InputError, match="prompt_end_seconds is 1.5, but the prompt lasts 1.00 s"):
+        pianist.compose(CHORD, speed=2, prompt_end_seconds=1.5)
 
 
 def test_the_prompt_may_be_left_out_of_the_file(pianist):
@@ -199,6 +228,14 @@ def test_the_warnings_of_a_damaged_prompt_are_handed_on(pianist):
         {"prompt_end_seconds": -1},
         {"prompt_end_seconds": math.inf},
         {"prompt_end_seconds": "the end"},
+        {"transpose": 25},
+        {"transpose": -25},
+        {"transpose": 1.5},
+        {"transpose": "up"},
+        {"speed": 0.24},
+        {"speed": 4.1},
+        {"speed": math.nan},
+        {"speed": "fast"},
         {"temperature": -1},
         {"temperature": math.nan},
         {"top_k": -1},

@@ -111,6 +111,9 @@ def test_a_bad_file_of_a_call_is_answered_with_a_sentence_and_without_a_tracebac
         *(({"top_k": value}, "top_k is .* whole number") for value in (float("nan"), 0.5, -1)),
         *(({"end": value}, "end is .* true or false") for value in ("yes", 1)),
         ({"tracks": "0"}, "give a prompt"),
+        ({"transpose": 3}, "give a prompt"),
+        *(({"transpose": value}, "transpose is .* whole") for value in (25, 0.5, float("nan"))),
+        *(({"speed": value}, "speed is .* from 0.25 to 4") for value in (0, 5, float("nan"))),
         ({"preset": "wild"}, "preset is 'wild', .* faithful, balanced or adventurous"),
         ({"key": "H"}, "key is 'H'"),
         ({"seed": "9" * 5000}, "seed is '999"),
@@ -153,7 +156,7 @@ def test_a_call_takes_the_words_of_the_command_line(page: gr.Blocks) -> None:
     assert all(word["parameter_has_default"] for word in told)
 
 
-def test_a_call_chooses_tracks_a_part_and_a_preset(tmp_path: Path) -> None:
+def test_a_call_chooses_tracks_a_part_a_key_and_a_preset(tmp_path: Path) -> None:
     path = tmp_path / "band.mid"
     path.write_bytes(BAND)
     (file,) = call(path, tracks="Flute", seed=3)
@@ -162,6 +165,10 @@ def test_a_call_chooses_tracks_a_part_and_a_preset(tmp_path: Path) -> None:
     write_midi(SCALE, tmp_path / "scale.mid")
     (file,) = call(tmp_path / "scale.mid", prompt_seconds=2, prompt_end_seconds=4, seed=3)
     assert list(read_piece(file).notes["pitch"][:4]) == [64, 65, 66, 67]
+    (file,) = call(tmp_path / "scale.mid", transpose=-3.0, speed=2, prompt_end_seconds=3, seed=3)
+    notes = read_piece(file).notes[:12]
+    assert notes["pitch"].tolist() == [57 + i for i in range(12)]
+    assert notes["start"] == pytest.approx(0.25 * np.arange(12))
     files = call(variations=2, rank=True, seed=3)  # the last is the likeliest
     assert [Path(file).name for file in files] == [
         "music-take-1-seed-4.mid",
