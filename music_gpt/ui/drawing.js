@@ -8,7 +8,6 @@ const RULER = TIMES + 10; // the same with the head of the playhead below them
 const SHORTEST_SPAN = 8; // seconds that the roll shows of shorter music
 const LOWEST = 40; // the pitches that are always shown, E2 to E6
 const HIGHEST = 88;
-const FINGER = 12; // pixels beside a note where it is still meant
 const BLACK_KEYS = new Set([1, 3, 6, 8, 10]);
 
 function clock(seconds) {
@@ -109,7 +108,6 @@ class RollDrawing {
     for (const note of this.now.open) this.drawNote(pen, note, paint.new);
     if (this.tab && !this.keyboard.isOpen) this.drawSeams(pen, paint);
     if (this.hasPart) this.drawShade(pen, paint);
-    if (this.glow && !this.keyboard.isOpen) this.drawGlow(pen, paint);
     this.drawKeys(pen, paint, new Map());
   }
 
@@ -180,64 +178,6 @@ class RollDrawing {
     pen.fillStyle = paint.shade;
     pen.fillRect(GUTTER, RULER + 1, from - GUTTER, this.height);
     pen.fillRect(to, RULER + 1, this.width - to, this.height);
-  }
-
-  // What the network looked at: all else fades. Waits stand at the bottom, releases at their notes.
-  drawGlow(pen, paint) {
-    pen.globalAlpha = 0.82;
-    pen.fillStyle = paint.sheet;
-    pen.fillRect(GUTTER, RULER + 1, this.width, this.height);
-    pen.globalAlpha = 1;
-    for (const event of this.glow.events) {
-      const x = this.x(event.start);
-      const colour = this.tab && event.start >= this.value.seam - 0.001 ? paint.new : paint.prompt;
-      if (event.kind === "n") this.drawNote(pen, event, colour, event.strength);
-      else if (event.kind === "r") this.drawMark(pen, paint, this.x(event.end) - 1, this.y(event.pitch), 3, this.row, event);
-      else if (event.kind !== "s")
-        this.drawMark(pen, paint, x, this.height - 8, Math.max(3, (event.end - event.start) * this.scale), 6, event);
-    }
-    const { chosen } = this.glow;
-    if (chosen) this.drawChosen(pen, paint, chosen);
-  }
-
-  drawMark(pen, paint, x, y, width, height, { strength }) {
-    if (x + width < GUTTER) return;
-    pen.globalAlpha = strength;
-    pen.fillStyle = paint.ink;
-    pen.fillRect(Math.max(GUTTER, x), y, width, Math.max(2, height - 0.5));
-    pen.globalAlpha = 1;
-  }
-
-  // The event that one looks at: a frame around its note, or a line at its time.
-  drawChosen(pen, paint, { kind, start, end, pitch }) {
-    const x = this.x(start);
-    if (x < GUTTER - 1 || x > this.width) return;
-    pen.strokeStyle = paint.ink;
-    pen.lineWidth = 1.5;
-    if (kind === "n" || kind === "r") {
-      const width = Math.max(4, (end - start) * this.scale);
-      pen.strokeRect(x - 1.5, this.y(pitch) - 1.5, width + 3, Math.max(2, this.row) + 2.5);
-    } else pen.strokeRect(x, this.height - 10, Math.max(4, (end - start) * this.scale), 10);
-  }
-
-  // Where a note is struck, in pixels of the stage.
-  placeOf({ start, end, pitch }) {
-    const x = this.x(start) + Math.min(2, ((end - start) * this.scale) / 2);
-    return { x, y: this.y(pitch) + this.row / 2, seconds: Number(start.toFixed(2)) };
-  }
-
-  // The note under a finger, or the nearest one within its width; null where there is none.
-  noteAt(event) {
-    const box = this.stageNode.getBoundingClientRect();
-    const [x, y] = [event.clientX - box.left - 1, event.clientY - box.top - 1];
-    let [nearest, least] = [null, FINGER];
-    for (const note of this.now.closed) {
-      const across = Math.max(this.x(note.start) - x, x - this.x(note.end), 0);
-      const up = Math.max(this.y(note.pitch) - y, y - this.y(note.pitch) - this.row, 0);
-      const apart = Math.hypot(across, up);
-      if (apart < least) [nearest, least] = [note, apart];
-    }
-    return nearest;
   }
 
   drawKeys(pen, paint, sounding) {

@@ -25,7 +25,7 @@ class NoteText {
   }
 }
 
-class PianoRoll extends PlayedRoll {
+class PianoRoll extends LookedRoll {
   constructor(element, props, send) {
     super(props);
     this.send = send; // asks the server for other music, by the name of an event:
@@ -38,8 +38,6 @@ class PianoRoll extends PlayedRoll {
     this.view = null; // {from, seconds} when zoomed in
     this.follow = false; // whether music is awaited, which starts to play by itself
     this.lit = "";
-    this.looking = null; // who looks inside the network
-    this.glow = null; // what it looked at
     const bank = props.bank_url ? this.address(props.bank_url) : "";
     this.player = new PianoPlayer(new PianoBank(bank), () => this.music());
     this.player.changed = () => this.showTransport();
@@ -484,35 +482,6 @@ class PianoRoll extends PlayedRoll {
       else return;
       event.preventDefault();
     }, { passive: false });
-  }
-
-  // A press moves the playhead, but on a note while one looks inside.
-  press(event) {
-    const note = this.looking && this.noteAt(event);
-    if (note) this.looking.picked(note);
-    else this.player.seek(this.seconds(event));
-  }
-
-  // Somebody looks inside: is told which notes are pressed, and when other music is in view.
-  look(looking) {
-    this.looking = looking;
-    this.root.dataset.looking = Boolean(looking);
-    this.showGlow(null);
-  }
-
-  // What the network looked at, over the music; the event itself is brought into view.
-  showGlow(glow) {
-    this.glow = glow;
-    const { from, seconds } = this.window;
-    const at = glow && glow.chosen ? glow.chosen.start : from;
-    if (at < from || at > from + seconds) this.pan(at - seconds * 0.6);
-    this.dirty = true;
-  }
-
-  tellLooking() {
-    if (!this.looking) return;
-    this.glow = null;
-    this.looking.shown();
   }
 
   // A file that is dropped on the roll goes the same way as one for the file field.

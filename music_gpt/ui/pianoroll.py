@@ -26,7 +26,7 @@ BANK = HERE.parent / "piano_bank"
 
 SCRIPTS = (
     *("player.js", "drawing.js", "recording.js", "keyboard.js"),
-    *("handles.js", "changing.js", "playing.js", "pianoroll.js"),
+    *("handles.js", "changing.js", "playing.js", "looking.js", "pianoroll.js"),
 )
 """In the order in which each knows those before it."""
 STYLES = ("pianoroll.css", "transport.css", "keyboard.css")
