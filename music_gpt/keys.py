@@ -10,6 +10,17 @@ MINOR = (0, 2, 3, 5, 7, 8, 10, 11)
 _TONICS = {"c": 0, "d": 2, "e": 4, "f": 5, "g": 7, "a": 9, "b": 11}
 _ACCIDENTALS = {"": 0, "#": 1, "♯": 1, "b": -1, "♭": -1}
 _NAME = re.compile(r"\s*([A-Ga-g])([#b♯♭]?)\s*(major|maj|minor|min|m)?\s*", re.IGNORECASE)
+PITCH_CLASSES = ("C", "C♯", "D", "D♯", "E", "F", "F♯", "G", "G♯", "A", "A♯", "B")
+"""As sequencers write them, which know of no key: always with sharps."""
+
+
+def pitch_name(pitch: int) -> str:
+    """A key of the piano by its MIDI pitch, with middle C as C4.
+
+    >>> pitch_name(60), pitch_name(61), pitch_name(21)
+    ('C4', 'C♯4', 'A0')
+    """
+    return f"{PITCH_CLASSES[pitch % 12]}{pitch // 12 - 1}"
 
 
 def scale(key: str) -> frozenset[int] | None:

@@ -17,6 +17,21 @@ Notes = npt.NDArray[np.void]
 LOWEST_KEY, HIGHEST_KEY = 21, 108
 """The 88 keys of a piano, as MIDI pitches."""
 
+A_MOMENT = 0.002
+"""Seconds by which times in a file, whole milliseconds, may lie beside those that were composed."""
+
+
+def struck_within(notes: Notes, part: tuple[float, float]) -> npt.NDArray[np.bool_]:
+    """Which of them are struck from the first second of a part on and before its last one.
+
+    >>> notes = np.array([(0.999, 2.0, 60, 64), (1.5, 2.0, 62, 64), (2.0, 3.0, 64, 64)], NOTE_DTYPE)
+    >>> struck_within(notes, (1.0, 2.0))
+    array([ True,  True, False])
+    """
+    first, last = (edge - A_MOMENT for edge in part)
+    flags: npt.NDArray[np.bool_] = (notes["start"] >= first) & (notes["start"] < last)
+    return flags
+
 
 def in_words(n_notes: int) -> str:
     """So many notes.

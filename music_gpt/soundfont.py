@@ -38,6 +38,7 @@ FADE_SECONDS = 1.0
 TRIAL_SECONDS = 120
 """How long FluidSynth may take to load a SoundFont and play a few notes on it."""
 TRIAL_RATE = 44_100
+"""Sample rate of the trial, in Hz."""
 TRIAL_KEYS = (36, 48, 60, 72, 84)
 TRIAL_VELOCITY = 64
 TRIAL_LEVELS = (0.01763, 0.0157, 0.01341, 0.01101, 0.00777)
@@ -47,6 +48,9 @@ GAINS = 0.05, 20.0
 MAX_BYTES = 2**32 + 7
 """As large as a RIFF file can be."""
 MAX_PRESETS = 1 << 16
+"""Most instruments of a file: each has a bank and a program of its own."""
+LAST_OWN_CODE = 255
+"""Exit codes beyond it, on Windows, and below 0, elsewhere, tell that a process died."""
 HEAD, PRESET = struct.Struct("<4sI"), struct.Struct("<20sHH14x")
 """Of a chunk, and of an instrument in the chunk `phdr` (SoundFont 2.04, 7.2)."""
 
@@ -105,7 +109,7 @@ def play(
     """What FluidSynth plays, in blocks of `size` samples: (2, n), left and right.
 
     Notes begin and end at whole blocks of `fluid.BLOCK` samples, so at most half of one early or
-    late: 0.7 ms at 44,100 Hz. The last one rings out for up to `TAIL_SECONDS`. When the iterator is
+    late. The last one rings out for up to `TAIL_SECONDS`. When the iterator is
     closed, the process ends. Raises `InputError` at once for a sample rate that FluidSynth does not
     have, and later where FluidSynth breaks off.
     """
@@ -283,10 +287,15 @@ def _started(words: list[str], events: Events) -> Iterator[subprocess.Popen[byte
 
 
 def _check(code: int, font: SoundFont) -> None:
-    """Raise `InputError` where the process did not end well."""
+    """Raise `InputError` where FluidSynth refuses the file, or dies of it.
+
+    Any other end of the process is a fault of ours: a `RuntimeError`.
+    """
     _require_parts(code)
-    if code:
+    if code == fluid.NOT_LOADED or code < 0 or code > LAST_OWN_CODE:
         raise _damaged(font.path)
+    if code:
+        raise RuntimeError(f"{Path(fluid.__file__).name} ended with code {code}")
 
 
 def _require_parts(code: int) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from networks import CONFIGS, every_network, network, some_ids
 
-from music_gpt.network.inside import last_weights, look_inside
+from music_gpt.network.inside import last_weights, observe
 from music_gpt.network.model import Block
 
 
@@ -16,7 +16,7 @@ def row_of(name: str, n_time: int = 12) -> list[int]:
 @every_network
 def test_its_last_answer_is_that_of_the_network(name: str) -> None:
     ids = row_of(name)
-    inside = look_inside(network(name), ids)
+    inside = observe(network(name), ids)
     with torch.no_grad():
         answer = network(name)(torch.tensor([ids]))[0, -1]
     torch.testing.assert_close(inside.logits[-1], answer, atol=1e-5, rtol=1e-5)
@@ -43,7 +43,7 @@ def test_the_weights_of_a_head_mix_what_attention_gives(name: str) -> None:
 
 def test_it_tells_of_each_block_before_and_after_its_feed_forward_layer() -> None:
     model, ids = network("default, shrunk"), row_of("default, shrunk")
-    inside = look_inside(model, ids)
+    inside = observe(model, ids)
     assert inside.attention.shape == (3, 4, 12)
     assert inside.logits.shape == (7, 390)
     with torch.no_grad():
@@ -60,6 +60,6 @@ def test_it_tells_of_each_block_before_and_after_its_feed_forward_layer() -> Non
 
 @pytest.mark.parametrize("n_time", [1, 32])
 def test_it_looks_at_one_event_as_well_as_at_a_whole_context(n_time: int) -> None:
-    inside = look_inside(network("default, shrunk"), row_of("default, shrunk", n_time))
+    inside = observe(network("default, shrunk"), row_of("default, shrunk", n_time))
     assert inside.attention.shape == (3, 4, n_time)
     assert inside.attention.isfinite().all()

@@ -276,8 +276,9 @@ def _generated(result: dict[str, Any]) -> str:
     prompt = result["prompt_seconds"]
     changes = [f"transposed by {result['transpose']:+d}"] if result["transpose"] else []
     changes += [f"{result['speed']:g} times as fast"] if result["speed"] != 1 else []
-    after = f", after {prompt:.1f} of the prompt" if prompt else ", after the prompt"
-    after = f"{after} ({', '.join(changes)})" if changes else after if prompt else ""
+    after = f", after {prompt:.1f} of the prompt" if prompt else ""
+    if changes:
+        after = f"{after or ', after the prompt'} ({', '.join(changes)})"
     return (
         f"{files}: {result['seconds']:.1f} seconds of new music{after}; "
         f"{result['tokens_per_second']:.0f} tokens/s, seed {seeds}."

@@ -130,7 +130,8 @@ def evaluate(args: Namespace) -> None:
 
 def originality(args: Namespace) -> None:
     """Find the longest run of notes that a piece shares with the training music."""
-    from music_gpt.composing.provenance import composed_part, notes_within
+    from music_gpt.composing.provenance import composed_part
+    from music_gpt.notes import struck_within
     from music_gpt.tokens.originality import OriginalityIndex, nothing_shared
 
     if args.tokens is not None and args.index is not None:
@@ -145,7 +146,7 @@ def originality(args: Namespace) -> None:
     notes = read_chosen(data, args.tracks).sounding_notes
     part = None if args.whole else composed_part(data)
     if part is not None:
-        notes = notes_within(notes, part)
+        notes = notes[struck_within(notes, part)]
     run = OriginalityIndex.open(place).longest_run(notes)
     if args.json:
         first, last = part or (None, None)

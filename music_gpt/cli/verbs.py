@@ -253,7 +253,7 @@ def train(args: Namespace) -> None:
 @whole_or_nothing()
 def render(args: Namespace) -> None:
     """Turn a MIDI file into sound, or into a picture of its piano roll."""
-    from music_gpt.composing.provenance import composed_part, new_part
+    from music_gpt.composing.provenance import ALL_NEW, new_part
     from music_gpt.report.picture import is_picture, write_picture
 
     is_drawn = is_picture(args.out)
@@ -269,15 +269,15 @@ def render(args: Namespace) -> None:
     piece = read_chosen(data, args.tracks)
     for warning in piece.warnings:
         say(warning)
+    part = new_part(data)
     require_writable(args.out)  # and its folder is made
     if is_drawn:
-        write_picture(piece.sounding_notes, args.out, composed=new_part(data))
+        write_picture(piece.sounding_notes, args.out, composed=part)
     else:
         from music_gpt.audio import write_audio
 
         write_audio(piece, args.out, soundfont=soundfont)
-    part = composed_part(data)
-    composed = "" if part is None else f", composed {part_words(part)}"
+    composed = "" if part is None or part == ALL_NEW else f", composed {part_words(part)}"
     played = "" if soundfont is None else f", played by {soundfont}"
     say(f"{shown(args.out)}: {piece.seconds:.1f} seconds of music{composed}{played}.")
 

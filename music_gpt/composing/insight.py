@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from music_gpt.arrays import Floats, Ints
+from music_gpt.arrays import Floats, Ints, Mask
 from music_gpt.composing.prompt import encode_heard, last_ids
 from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
 from music_gpt.generation.grammar import Ending, Grammar, Start
 from music_gpt.generation.sampler import probabilities
-from music_gpt.network.inside import look_inside
+from music_gpt.network.inside import observe
 from music_gpt.network.model import GPT
 from music_gpt.notes import Notes
 from music_gpt.tokens.events import (
@@ -37,8 +37,8 @@ SAME_SECONDS = 0.004
 """Times so close together are the same: events are at whole frames of 10 milliseconds."""
 FOUND_SECONDS = 0.02
 """A note is found so close to where it is struck: in a file that may be between two frames."""
-LONGEST_SECONDS = 3600.0
-"""How far away the end is taken to be where nobody knows when it was asked for."""
+FAR_SECONDS = 3600.0
+"""How far away the end is taken to be where none was asked for."""
 
 
 # --- a piece as the network hears it --------------------------------------------------------------
@@ -65,12 +65,12 @@ class HeardPiece:
         if not len(notes):
             raise InputError("There are no notes to look at; choose music, or compose some.")
         told = canonical_notes(notes)
+        released = np.lexsort((told["pitch"], told["end"]))  # in whole frames: equal ones are equal
         first = float(notes["start"].min())
         told["start"], told["end"] = told["start"] + first, told["end"] + first
         ids = np.array([EOS, *encode_heard(notes)], np.int64)
         note = np.full(len(ids), -1)
         note[ids < NOTE_OFF] = np.arange(len(told))
-        released = np.lexsort((told["pitch"], told["end"].round(2)))
         note[(ids >= NOTE_OFF) & (ids < TIME_SHIFT)] = released
         return cls(ids, _seconds(ids, note, told), note, told)
 
@@ -117,6 +117,8 @@ class Insight:
     """How much each head attends to each of them, (L, H, T)."""
     expected: Floats
     """What it expects by itself, (V): probabilities."""
+    allowed: Mask
+    """What the grammar lets follow, (V)."""
     drawn_from: Floats
     """What is left of it after grammar, leans, temperature and filters, (V): probabilities."""
     depths: Floats
@@ -152,17 +154,21 @@ def insight(
     heard = (
         before if len(before) <= model.config.context else last_ids(before, model.config.context)
     )
-    inside = look_inside(model, heard)
+    inside = observe(model, heard)
     logits = inside.logits.double().numpy()
     grammar, sampling = _grammar(piece, place, settings, new)
-    limited = np.where(grammar.allowed(), logits[-1:] + grammar.bias(), -np.inf)
+    allowed = grammar.allowed()
+    limited = np.where(allowed, logits[-1:] + grammar.bias(), -np.inf)
+    drawn = probabilities(limited, sampling)[0]
+    written = grammar.cut(np.arange(len(drawn)))
     depths = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
     return Insight(
         place=place,
         places=np.arange(place - len(heard), place),
         attention=inside.attention.double().numpy(),
         expected=depths[-1],
-        drawn_from=probabilities(limited, sampling)[0],
+        allowed=allowed[0],
+        drawn_from=np.bincount(written, drawn, minlength=len(drawn)).astype(np.float64),
         depths=depths,
     )
 
@@ -173,7 +179,10 @@ def _grammar(
     """The grammar of one take before the event at `place`, and how that was drawn."""
     first, last = new
     begin = _first_new(piece, first)
-    is_new = begin <= place and piece.seconds[place] < last
+    waited = int(shift_frames(piece.ids[place : place + 1])[0]) / FRAMES_PER_SECOND
+    ends = piece.seconds[place] + waited
+    is_before_last = piece.seconds[place] < last - SAME_SECONDS and ends < last + SAME_SECONDS
+    is_new = begin <= place and is_before_last
     begin = begin if is_new else place
     before, frame = piece.ids[:begin], int(shift_frames(piece.ids[:begin]).sum())
     wait = first - piece.seconds[begin] if is_new else 0.0  # a wait may lead to the seam
@@ -183,10 +192,12 @@ def _grammar(
         seam=frame + max(round(wait * FRAMES_PER_SECOND), 0),
         velocity=velocity_in_force(before),
         onsets=sounding_after(before),
+        held=_held(piece, new) if is_new else frozenset(),
     )
     knobs = {field.name for field in fields(SamplingConfig)} & settings.keys()
     sampling = SamplingConfig(**{name: settings[name] for name in knobs})
-    grammar = Grammar(start, _ending(settings, start.seam, is_new=is_new), sampling, 1)
+    ending = _ending(settings, start.seam, last - first) if is_new else _far(start.seam)
+    grammar = Grammar(start, ending, sampling, 1)
     for id_ in piece.ids[begin:place]:
         grammar.advance(np.array([id_]))
     return grammar, sampling
@@ -203,8 +214,24 @@ def _first_new(piece: HeardPiece, first: float) -> int:
     return int(given[-1]) + 1 if len(given) else 1
 
 
-def _ending(settings: Mapping[str, Any], seam: int, *, is_new: bool) -> Ending:
+def _held(piece: HeardPiece, new: tuple[float, float]) -> frozenset[int]:
+    """Pitches that sound on from before to after a part that was composed anew."""
+    first, last = new
+    struck, ended = piece.notes["start"], piece.notes["end"]
+    rings = (struck < first - SAME_SECONDS) & (ended > last + SAME_SECONDS)
+    return frozenset(piece.notes["pitch"][rings].tolist())
+
+
+def _ending(settings: Mapping[str, Any], seam: int, seconds: float) -> Ending:
+    """How the music that was composed from this frame on had to end."""
+    if math.isfinite(seconds):  # a part of a piece, which goes on after it
+        return Ending.at(seam + round(seconds * FRAMES_PER_SECOND))
     asked = settings.get("seconds")
-    if is_new and isinstance(asked, int | float):
+    if isinstance(asked, int | float):
         return Ending.after(seam, float(asked), own=bool(settings.get("end")))
-    return Ending.after(seam, LONGEST_SECONDS)
+    return _far(seam)
+
+
+def _far(seam: int) -> Ending:
+    """An ending that is not felt."""
+    return Ending.after(seam, FAR_SECONDS)

@@ -25,16 +25,16 @@ from music_gpt.errors import InputError
 from music_gpt.generation.grammar import Start
 from music_gpt.midi.files import read_file, unpack
 from music_gpt.midi.piece import read_piece
-from music_gpt.notes import NOTE_DTYPE, Notes
+from music_gpt.notes import NOTE_DTYPE, struck_within
 from music_gpt.printable import shown
 from music_gpt.tokens.events import FRAMES_PER_SECOND, N_PITCHES, N_VELOCITIES, PAD
 
 MARK = "music-gpt "
 _MOST_BYTES = 8 * MAX_CONTEXT
 """Of what was heard, unpacked: a hostile file must cost little."""
+ALL_NEW = (0.0, math.inf)
+"""From which second to which a take was composed that has no prompt."""
 _LAST_FRAME = round(MidiLimits().max_seconds * FRAMES_PER_SECOND)
-_A_MOMENT = 0.002
-"""Seconds by which times in a file, whole milliseconds, may lie beside those that were composed."""
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
@@ -93,16 +93,10 @@ def composed_part(data: bytes) -> tuple[float, float] | None:
 
 
 def new_part(data: bytes) -> tuple[float, float] | None:
-    """As `composed_part`, but all of a take that holds no prompt; None for music from elsewhere."""
+    """As `composed_part`, but `ALL_NEW` for a take without a prompt; None for other music."""
     settings = _settings_in(data) or {}
     all_is_new = "seed" in settings and "redo" not in settings
-    return composed_part(data) or ((0.0, math.inf) if all_is_new else None)
-
-
-def notes_within(notes: Notes, part: tuple[float, float]) -> Notes:
-    """Those that are struck in a part of a file, whose times are whole milliseconds."""
-    first, last = (edge - _A_MOMENT for edge in part)
-    return notes[(notes["start"] >= first) & (notes["start"] < last)]
+    return composed_part(data) or (ALL_NEW if all_is_new else None)
 
 
 # --- the prompt ---------------------------------------------------------------------------------
@@ -140,7 +134,8 @@ def prompt_from_file(path: str | Path, settings: Mapping[str, Any]) -> Prompt:
     if not start.seam:
         return Prompt(np.zeros(0, NOTE_DTYPE), start)
     seam = start.seam / FRAMES_PER_SECOND
-    notes = notes_within(read_piece(path).sounding_notes, (0.0, seam)).copy()
+    sounding = read_piece(path).sounding_notes
+    notes = sounding[struck_within(sounding, (0.0, seam))]
     notes["end"] = np.minimum(notes["end"], seam)
     place = {int(pitch): i for i, pitch in enumerate(notes["pitch"])}
     if not place.keys() >= start.onsets.keys():

@@ -49,13 +49,25 @@ def two_stage(logits: Floats, sampling: SamplingConfig) -> Floats:
 
 
 def _own_temperatures(sampling: SamplingConfig) -> list[tuple[int, int, float]]:
-    """First id of a kind, the id after its last, and its own temperature, where it has one."""
+    """First id of a kind, the id after its last, and its own temperature, where it has one.
+
+    At temperature 0 none has: the likeliest event is taken.
+    """
+    if sampling.temperature == 0:
+        return []
     owns = (
         (NOTE_ON, NOTE_OFF, sampling.pitch_temperature),
         (TIME_SHIFT, VELOCITY, sampling.time_temperature),
         (VELOCITY, EOS, sampling.velocity_temperature),
     )
     return [kind for kind in owns if kind[2] not in (0, sampling.temperature)]
+
+
+def _of_one_temperature(logits: Floats, sampling: SamplingConfig) -> tuple[Floats, SamplingConfig]:
+    """Logits (B, V) that are drawn at one temperature as these are at several, and how."""
+    if not _own_temperatures(sampling):
+        return logits, sampling
+    return two_stage(logits, sampling), replace(sampling, temperature=1.0)
 
 
 def _log_sum(logits: Floats) -> Floats:
@@ -125,10 +137,9 @@ def draw(logits: Floats, sampling: SamplingConfig, noise: Floats) -> tuple[Ints,
             "another one."
         )
     near = NEAR_TIE
-    if sampling.temperature and (owns := _own_temperatures(sampling)):
-        logits = two_stage(logits, sampling)
+    if owns := _own_temperatures(sampling):
         near /= min(sampling.temperature, *(own for *_, own in owns))
-        sampling = replace(sampling, temperature=1.0)
+    logits, sampling = _of_one_temperature(logits, sampling)
     lowest, border = survivors(logits, sampling)
     scores = logits + sampling.temperature * noise
     scores[logits < lowest[:, None] - near] = -np.inf  # leaves what rounding could let through
@@ -153,8 +164,7 @@ def probabilities(logits: Floats, sampling: SamplingConfig) -> Floats:
     if sampling.temperature == 0:
         likeliest: Floats = np.eye(logits.shape[1])[logits.argmax(1)]
         return likeliest
-    if _own_temperatures(sampling):
-        logits, sampling = two_stage(logits, sampling), replace(sampling, temperature=1.0)
+    logits, sampling = _of_one_temperature(logits, sampling)
     lowest, _ = survivors(logits, sampling)
     kept = np.where(logits < lowest[:, None], -np.inf, logits)
     return np.exp(_log_softmax(kept / sampling.temperature))

@@ -41,14 +41,14 @@ def change_piece(piece: Piece, change: PromptChange) -> Piece:
     return replace(changed, tracks=piece.tracks)
 
 
-def fitting_transpositions(piece: Piece | None) -> range:
-    """The semitones by which a piece can be moved on the 88 keys of a piano; empty for none.
+def fitting_transpositions(piece: Piece) -> range:
+    """The semitones by which a piece can be moved on the 88 keys of a piano.
 
     >>> from music_gpt.midi.piece import make_notes, piece_from_notes
     >>> fitting_transpositions(piece_from_notes(make_notes([(0.0, 1.0, 30, 64)])))
     range(-9, 25)
     """
-    if piece is None or not piece.n_notes:
+    if not piece.n_notes:
         return range(-MOST_SEMITONES, MOST_SEMITONES + 1)
     lowest, highest = int(piece.notes["pitch"].min()), int(piece.notes["pitch"].max())
     down = max(LOWEST_KEY - lowest, -MOST_SEMITONES)

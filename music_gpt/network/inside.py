@@ -6,7 +6,7 @@ The letters are those of `music_gpt.network.model`. The module knows neither eve
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -30,18 +30,18 @@ class Inside:
 
 
 @torch.inference_mode()
-def look_inside(model: GPT, ids: Sequence[int]) -> Inside:
+def observe(model: GPT, ids: Sequence[int]) -> Inside:
     """The network at work on a row of ids, at most its context, as it hears them from nothing.
 
     >>> from music_gpt.config.model import ModelConfig
-    >>> inside = look_inside(GPT(ModelConfig.preset("tiny")), [388, 60, 300])
+    >>> inside = observe(GPT(ModelConfig.preset("tiny")), [388, 60, 300])
     >>> inside.attention.shape, inside.logits.shape
     (torch.Size([2, 2, 3]), torch.Size([5, 390]))
     """
     row = torch.tensor([list(ids)], device=model.embedding.weight.device)  # (1, T)
     x, rope = model.enter(row, slice(0, row.shape[1]))
     weights, streams = [], [x]
-    for block in map(_as_block, model.blocks):
+    for block in cast("Iterable[Block]", model.blocks):
         weights.append(last_weights(block.attention, block.attention_input(x), rope)[0])
         after_attention = block.attended(x, rope, None)
         x = block.fed(after_attention)
@@ -58,7 +58,3 @@ def last_weights(attention: Attention, x: Tensor, rope: tuple[Tensor, Tensor] | 
     k = k.repeat_interleave(attention.n_heads // attention.n_kv_heads, dim=1)
     scores = q[:, :, -1:] @ k.transpose(2, 3) / math.sqrt(attention.d_head)  # (B, H, 1, T)
     return scores.softmax(3)[:, :, 0]
-
-
-def _as_block(module: object) -> Block:
-    return cast(Block, module)

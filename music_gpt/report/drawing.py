@@ -13,6 +13,7 @@ from html import escape
 import numpy as np
 import numpy.typing as npt
 
+from music_gpt.keys import pitch_name
 from music_gpt.notes import Notes
 
 WIDTH, HEIGHT = 480.0, 170.0
@@ -176,7 +177,7 @@ def piano_roll(
     scale, row = (ROLL_WIDTH - ROLL_LEFT) / seconds, ROLL_HEIGHT / (high - low + 1)
     lines = "".join(
         f'<path class="octave" d="M0 {(high - pitch + 1) * row:.1f}H{ROLL_WIDTH:g}"/>'
-        f'<text x="0" y="{(high - pitch + 1) * row - 2:.1f}">C{pitch // 12 - 1}</text>'
+        f'<text x="0" y="{(high - pitch + 1) * row - 2:.1f}">{pitch_name(pitch)}</text>'
         for pitch in range(low, high + 1)
         if pitch % 12 == 0
     )

@@ -43,7 +43,7 @@ svg text { fill: var(--faint); font-size: 11px; }
 circle { fill: transparent; } circle.train:hover { fill: var(--train); }
 circle.validation:hover { fill: var(--validation); }
 text.end { text-anchor: end; } text.middle { text-anchor: middle; }
-.note { fill: var(--train); } .note.new { fill: var(--validation); }
+.note { fill: #5d7099; } .note.new { fill: #d4552a; }
 .shade0 { opacity: 0.4; } .shade1 { opacity: 0.6; } .shade2 { opacity: 0.8; }
 b.train, i.train { background: var(--train); } b.test, i.test { background: var(--test); }
 b.validation, i.validation { background: var(--validation); }

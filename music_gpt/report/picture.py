@@ -21,13 +21,14 @@ import numpy.typing as npt
 
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, whole_file
-from music_gpt.notes import Notes
+from music_gpt.keys import pitch_name
+from music_gpt.notes import A_MOMENT, Notes, struck_within
 from music_gpt.report.drawing import BLACK_KEYS, PITCH_MARGIN
 
 WIDTH, MOST_HEIGHT = 2400, 3394
 """Pixels of the sheet, at most a page of A4."""
 PIXELS_PER_METRE = 11_811
-"""300 to the inch: what a printer makes of it is 20 cm wide."""
+"""As a printer has them, to the inch."""
 MARGIN, GUTTER, TIMES, GAP = 52, 66, 40, 26
 """Around the sheet; for the names of the octaves; for the times above a line; below it."""
 SHORTEST_SECONDS = 5.0
@@ -41,8 +42,6 @@ LEAST_ROWS = 36
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
 MOST_STEPS = 10
 """Seconds between two times, of which a line has no more than this."""
-SAME_SECONDS = 0.002
-"""Times in a file, whole milliseconds, may lie so far beside those that were composed."""
 LETTER = 20
 """Height of a figure."""
 ROUNDING = 3
@@ -156,7 +155,8 @@ class Roll:
         """All that is painted, from the bottom up."""
         for line in range(self.n_lines):
             yield from self._sheet(line)
-        colours = [COMPOSED if is_new else GIVEN for is_new in self._is_composed()]
+        is_composed = struck_within(self.notes, self.composed)
+        colours = [COMPOSED if is_new else GIVEN for is_new in is_composed]
         for note, colour in zip(self.notes.tolist(), colours, strict=True):
             yield from self._note(note, colour)
         for edge in self.composed:
@@ -171,7 +171,7 @@ class Roll:
             for pitch in range(self.low, self.high + 1):
                 if pitch % 12 == 0:
                     y = self._y(line, pitch) + self.row // 2
-                    yield Label(self.left - GUTTER // 2, y, f"C{pitch // 12 - 1}")
+                    yield Label(self.left - GUTTER // 2, y, pitch_name(pitch))
 
     def _n_lines(self, seconds: float, n_rows: int) -> int:
         """As many lines as are worth it, and have room on the page."""
@@ -181,11 +181,6 @@ class Roll:
                 break
             n += 1
         return n
-
-    def _is_composed(self) -> npt.NDArray[np.bool_]:
-        first, last = (edge - SAME_SECONDS for edge in self.composed)
-        flags: npt.NDArray[np.bool_] = self.notes["start"] >= first
-        return flags & (self.notes["start"] < last)
 
     def _y(self, line: int, pitch: int) -> int:
         return self.top(line) + (self.high - pitch) * self.row
@@ -209,7 +204,7 @@ class Roll:
         opacity = round(0.35 + 0.65 * min(velocity, 127) / 127, 2)
         height = self.row - 1 if self.row > LEAST_ROW + 1 else self.row
         first = min(int(start // self.seconds), self.n_lines - 1)
-        last = min(int(max(start, end - SAME_SECONDS) // self.seconds), self.n_lines - 1)
+        last = min(int(max(start, end - A_MOMENT) // self.seconds), self.n_lines - 1)
         for line in range(first, last + 1):
             began = line * self.seconds
             left = self.x(max(start - began, 0))

@@ -3,6 +3,12 @@
 
 const ANSWER_MS = 5000; // so long an answer is awaited before the fields are sent again
 
+// As musicians write intervals: +2, −3, 0.
+function signed(semitones) {
+  const sign = semitones > 0 ? "+" : semitones < 0 ? "\u2212" : "";
+  return sign + Math.abs(semitones);
+}
+
 class ChangedRoll extends RollHandles {
   constructor(props) {
     super(props);
@@ -20,10 +26,7 @@ class ChangedRoll extends RollHandles {
 
   showChange() {
     const { transpose = 0, speed = 100, transpositions = [0] } = this.value;
-    const options = [...transpositions].reverse().map((semitones) => {
-      const sign = semitones > 0 ? "+" : semitones < 0 ? "\u2212" : "";
-      return new Option(sign + Math.abs(semitones), semitones);
-    });
+    const options = [...transpositions].reverse().map((n) => new Option(signed(n), n));
     const old = [...this.transposeNode.options].map((option) => option.value);
     if (old.join() !== options.map((option) => option.value).join())
       this.transposeNode.replaceChildren(...options);
@@ -31,11 +34,10 @@ class ChangedRoll extends RollHandles {
     this.speedNode.value = Number(speed.toFixed(2));
   }
 
-  // In words, for those who hear the page.
   get changeWords() {
     const { transpose = 0, speed = 100 } = this.value;
-    const words = transpose ? ["transposed by " + transpose] : [];
-    return speed === 100 ? words : [...words, "speed " + speed + " percent"];
+    const words = transpose ? ["transposed by " + signed(transpose)] : [];
+    return speed === 100 ? words : [...words, `at ${Number(speed.toFixed(2))} % of the speed`];
   }
 
   wishChange() {

@@ -15,12 +15,14 @@ import numpy as np
 from music_gpt.arrays import Floats
 from music_gpt.composing.insight import HeardPiece, Insight
 from music_gpt.errors import InputError
+from music_gpt.keys import pitch_name
 from music_gpt.tokens.events import (
     EOS,
     FRAMES_PER_SECOND,
     NOTE_OFF,
     TIME_SHIFT,
     VELOCITY,
+    shift_frames,
     velocity_value,
 )
 from music_gpt.ui.history import Snapshot
@@ -34,7 +36,6 @@ TOLD = 8
 LEAST_WEIGHT = 0.003
 """Attention below this is not told: less than can be seen."""
 LOST = "The note that you pressed did not arrive; load the page again."
-NAMES = ("C", "C♯", "D", "E♭", "E", "F", "F♯", "G", "A♭", "A", "B♭", "B")
 
 
 @dataclass(frozen=True)
@@ -104,10 +105,16 @@ def _take(music: Snapshot, number: int) -> Take:
 
 
 def event_value(piece: HeardPiece, place: int) -> dict[str, Any]:
-    """Which event it is, and where it is in the music."""
+    """Which event it is, where it is in the music, and where the notes before and after it are.
+
+    Where there is none, a place before the first event, or after the last one.
+    """
+    struck = np.flatnonzero(piece.ids < NOTE_OFF)
     return {
         "place": place,
         "places": len(piece.ids) - 1,
+        "noteBefore": int(struck[struck < place].max(initial=0)),
+        "noteAfter": int(struck[struck > place].min(initial=len(piece.ids))),
         "said": event_words(int(piece.ids[place])),
         "chosen": _drawn_event(piece, place),
         "seconds": round(float(piece.seconds[place]), 2),
@@ -117,8 +124,8 @@ def event_value(piece: HeardPiece, place: int) -> dict[str, Any]:
 def expected_value(found: Insight, id_: int) -> dict[str, Any]:
     """The likeliest events and the one that came: before and after grammar, leans and filters.
 
-    Below them how the chance of the one that came, and the likeliest event, change from layer to
-    layer.
+    With it, how the chance of the one that came changes from layer to layer, and what is likeliest
+    there of all that the grammar allows.
     """
     order = np.argsort(-found.expected, kind="stable")
     rank = int(np.flatnonzero(order == id_)[0]) + 1
@@ -126,6 +133,7 @@ def expected_value(found: Insight, id_: int) -> dict[str, Any]:
     return {
         "chance": _share(found.expected[id_]),
         "rank": rank,
+        "of": len(found.expected),
         "expected": [
             {
                 "name": event_words(row),
@@ -136,7 +144,10 @@ def expected_value(found: Insight, id_: int) -> dict[str, Any]:
             for row in rows
         ],
         "depths": [
-            {"chance": _share(row[id_]), "guess": event_words(int(row.argmax()))}
+            {
+                "chance": _share(row[id_]),
+                "guess": event_words(int(np.where(found.allowed, row, 0.0).argmax())),
+            }
             for row in found.depths
         ],
     }
@@ -174,7 +185,7 @@ def _drawn_event(piece: HeardPiece, place: int) -> str:
         kind, pitch = "n" if id_ < NOTE_OFF else "r", int(note["pitch"])
         start, end = note["start"], note["end"]
     elif id_ < VELOCITY:
-        kind, end = "w", start + (id_ - TIME_SHIFT + 1) / FRAMES_PER_SECOND
+        kind, end = "w", start + waited_seconds(id_)
     return f"{kind},{_ms(start)},{_ms(end)},{pitch},{event_words(id_)}"
 
 
@@ -187,6 +198,11 @@ def _share(probability: float) -> float:
     return round(float(probability), 5)
 
 
+def waited_seconds(id_: int) -> float:
+    """The time that a wait lets pass."""
+    return int(shift_frames(np.array([id_]))[0]) / FRAMES_PER_SECOND
+
+
 # --- words ----------------------------------------------------------------------------------------
 
 
@@ -194,21 +210,12 @@ def event_words(id_: int) -> str:
     """An event as people say it.
 
     >>> [event_words(id_) for id_ in (60, 188, 305, 372, 388)]
-    ['C4', 'C4 let go', 'wait 0.50 s', 'loudness 67', 'the end']
+    ['C4', 'C4 let go', 'wait 0.50 s', 'velocity 67', 'the end']
     """
     if id_ < NOTE_OFF:
         return pitch_name(id_)
     if id_ < TIME_SHIFT:
         return f"{pitch_name(id_ - NOTE_OFF)} let go"
     if id_ < VELOCITY:
-        return f"wait {(id_ - TIME_SHIFT + 1) / FRAMES_PER_SECOND:.2f} s"
-    return f"loudness {velocity_value(id_ - VELOCITY)}" if id_ < EOS else "the end"
-
-
-def pitch_name(pitch: int) -> str:
-    """A key of the piano, with middle C as C4.
-
-    >>> pitch_name(60), pitch_name(61), pitch_name(21)
-    ('C4', 'C♯4', 'A0')
-    """
-    return f"{NAMES[pitch % 12]}{pitch // 12 - 1}"
+        return f"wait {waited_seconds(id_):.2f} s"
+    return f"velocity {velocity_value(id_ - VELOCITY)}" if id_ < EOS else "the end"

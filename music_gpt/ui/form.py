@@ -21,8 +21,12 @@ from music_gpt.ui.visit import Wish
 
 USUAL = SamplingConfig()
 SEED_DIGITS = len(str(MAX_GIVEN_SEED))
-TONICS = ("C", "C#", "D", "Eb", "E", "F", "F#", "G", "Ab", "A", "Bb", "B")
-KEYS = [("Any", ""), *((f"{t} {m}", f"{t} {m}") for m in ("major", "minor") for t in TONICS)]
+TONICS = {
+    "major": ("C", "Db", "D", "Eb", "E", "F", "F#", "G", "Ab", "A", "Bb", "B"),
+    "minor": ("C", "C#", "D", "Eb", "E", "F", "F#", "G", "G#", "A", "Bb", "B"),
+}
+"""As the key with the fewer accidentals is called."""
+KEYS = [("Any", ""), *((f"{t} {m}", f"{t} {m}") for m, tonics in TONICS.items() for t in tonics)]
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ SLIDERS = {
         for part, word, told in (
             ("pitch", "Pitch", "Of which notes are struck; 0: the temperature above."),
             ("time", "Rhythm", "Of when they are struck; 0: the temperature above."),
-            ("velocity", "Touch", "Of how loud they are; 0: the temperature above."),
+            ("velocity", "Velocity", "Of how loud they are; 0: the temperature above."),
         )
     },
     "top_k": Slider(

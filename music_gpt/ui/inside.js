@@ -3,11 +3,12 @@
 
 const ALL = "all"; // the mean of all heads
 const HOW = "Press a note in the roll: you see what the network expected in its place, and what it looked at.";
+const BUSY_NOW = "Music is being composed; what is inside can be seen when it has come, or is stopped.";
 const MOST_LOOKED = 6; // events that are told of those that were looked at
 const FIELD = { width: 56, height: 22, bins: 28 };
 
 function percent(share) {
-  if (!share) return "0 %";
+  if (!share) return "none";
   return share < 0.001 ? "below 0.1 %" : (100 * share).toFixed(share < 0.1 ? 1 : 0) + " %";
 }
 
@@ -19,13 +20,13 @@ class InsideView {
     this.wanted = {};
     this.head = ALL;
     this.value = {};
-    for (const name of ["fold", "body", "told", "found", "before", "after", "said", "chance"])
+    for (const name of ["fold", "body", "told", "found", "said", "chance"])
       this[name] = this.root.querySelector(".mi-" + name);
     for (const name of ["expected", "depths", "heads", "looked"])
       this[name] = this.root.querySelector(".mi-" + name);
     this.fold.addEventListener("click", () => this.toggle());
-    this.before.addEventListener("click", () => this.step(-1));
-    this.after.addEventListener("click", () => this.step(1));
+    this.steps = [...this.root.querySelectorAll(".mi-step")];
+    for (const node of this.steps) node.addEventListener("click", () => this.step(node.dataset.to));
     this.root.addEventListener("keydown", (event) => this.key(event));
     this.root.musicGptInside = {
       asked: () => this.wanted,
@@ -57,15 +58,25 @@ class InsideView {
   // Other music is in view: its first note, or its first new one, to begin with.
   begin() {
     this.found.hidden = true;
-    this.told.textContent = HOW;
     this.value = {};
     const { busy, end, seconds } = this.roll.inView();
+    this.told.textContent = busy ? BUSY_NOW : HOW;
     if (!busy && end > 0) this.ask({ seconds });
   }
 
-  step(by) {
-    const place = this.value.place + by;
-    if (place >= 1 && place <= this.value.places) this.ask({ place });
+  // The events beside this one, and the notes.
+  placeOf(to) {
+    const { place, noteBefore, noteAfter } = this.value;
+    return { before: place - 1, after: place + 1, noteBefore, noteAfter }[to];
+  }
+
+  isThere(place) {
+    return place >= 1 && place <= this.value.places;
+  }
+
+  step(to) {
+    const place = this.placeOf(to);
+    if (this.isThere(place)) this.ask({ place });
   }
 
   ask(event) {
@@ -79,8 +90,8 @@ class InsideView {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step || !event.target.closest(".mi-step, .mi-heads")) return;
     event.preventDefault();
-    if (event.target.closest(".mi-step")) this.step(step);
-    else this.nextHead(step);
+    if (event.target.closest(".mi-heads")) this.nextHead(step);
+    else this.step(step < 0 ? "noteBefore" : "noteAfter");
   }
 
   // ---- what is shown ----------------------------------------------------------------------------
@@ -113,37 +124,35 @@ class InsideView {
   }
 
   showEvent() {
-    const { said, seconds, place, places, chance, rank, expected } = this.value;
+    const { said, seconds, place, places, chance, rank, of, expected } = this.value;
     this.said.querySelector("b").textContent = said;
     this.said.querySelector("span").textContent = `at ${seconds.toFixed(2)} s · event ${place} of ${places}`;
-    const order = rank === 1 ? "its first choice" : `choice ${rank} of 390`;
+    const order = rank === 1 ? "its first choice" : `choice ${rank} of the ${of} events there are`;
     const came = expected.find((row) => row.came);
-    const left = came.after ? "" : "; as a take goes on, it would not be drawn";
+    const left = came.after ? "" : "; it would not be drawn there";
     this.chance.textContent = `The network gave it ${percent(chance)}: ${order}${left}.`;
-    this.before.setAttribute("aria-disabled", String(place <= 1));
-    this.after.setAttribute("aria-disabled", String(place >= places));
+    for (const node of this.steps)
+      node.setAttribute("aria-disabled", String(!this.isThere(this.placeOf(node.dataset.to))));
   }
 
   showExpected() {
     const rows = this.value.expected;
-    const most = Math.max(...rows.map((row) => Math.max(row.before, row.after)), 1e-9);
     this.expected.replaceChildren(
       ...rows.map(({ name, before, after, came }) =>
-        bar(name, percent(before), [before / most, after / most], came)
+        bar(name, `${percent(before)} → ${percent(after)}`, [before, after], came)
       )
     );
   }
 
   showDepths() {
     const { depths } = this.value;
-    const most = Math.max(...depths.map((row) => row.chance), 1e-9);
     const names = depths.map((_, i) => {
       if (!i) return "embedding";
       return (i % 2 ? "attention " : "feed-forward ") + Math.ceil(i / 2);
     });
     this.depths.replaceChildren(
       ...depths.map(({ chance, guess }, i) =>
-        bar(names[i], `${percent(chance)} · ${guess}`, [chance / most], i === depths.length - 1)
+        bar(names[i], `${percent(chance)} · ${guess}`, [chance], i === depths.length - 1)
       )
     );
   }
@@ -217,7 +226,7 @@ class InsideView {
       ...order.filter((i) => shares[i] > 0).map((i) => {
         const ago = this.value.seconds - happens(this.events[i]);
         const when = this.events[i].kind === "s" ? "" : ` · ${ago < 0.005 ? "now" : ago.toFixed(2) + " s ago"}`;
-        return bar(this.events[i].words + when, percent(shares[i]), [shares[i] / most], false);
+        return bar(this.events[i].words + when, percent(shares[i]), [shares[i]], false);
       })
     );
   }

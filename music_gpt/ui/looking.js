@@ -1,6 +1,7 @@
 // Who looks inside the network -> is told which note is pressed; what it looked at glows in the roll.
 // What is found there is shown by inside.js.
 
+const DIMMED = 0.6; // how far the rest of the music fades
 const FINGER = 12; // pixels beside a note where it is still meant
 
 class LookedRoll extends PlayedRoll {
@@ -43,7 +44,9 @@ class LookedRoll extends PlayedRoll {
 
   draw() {
     super.draw();
-    if (!this.width || !this.glow || this.keyboard.isOpen) return;
+    // what is heard, marked or played is seen in its own colours
+    const isBusy = this.keyboard.isOpen || this.marking || this.player.playing;
+    if (!this.width || !this.glow || isBusy) return;
     const pen = this.notesNode.getContext("2d");
     this.drawGlow(pen, this.paint());
     this.drawKeys(pen, this.paint(), new Map());
@@ -51,7 +54,7 @@ class LookedRoll extends PlayedRoll {
 
   // What the network looked at: all else fades. Waits stand at the bottom, releases at their notes.
   drawGlow(pen, paint) {
-    pen.globalAlpha = 0.82;
+    pen.globalAlpha = DIMMED;
     pen.fillStyle = paint.sheet;
     pen.fillRect(GUTTER, RULER + 1, this.width, this.height);
     pen.globalAlpha = 1;

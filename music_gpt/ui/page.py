@@ -36,7 +36,8 @@ from music_gpt.ui.form import (
     make_field,
     preset_values,
 )
-from music_gpt.ui.pianoroll import BANK, HERE, file_text, inside_view, piano_roll
+from music_gpt.ui.inside import inside_view
+from music_gpt.ui.pianoroll import BANK, HERE, file_text, piano_roll
 from music_gpt.ui.saving import KINDS
 from music_gpt.ui.theme import theme
 
@@ -48,7 +49,7 @@ CLOSING_SECONDS = 1
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 AT_ONCE: dict[str, Any] = {"queue": False, **PRIVATE}
 """What is quick does not wait in the line of those whose music is composed."""
-ONE_SOUND: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "sound"}
+ONE_FILE: dict[str, Any] = {"concurrency_limit": 1, "concurrency_id": "file"}
 """Sound and pictures are made one at a time, so that the bound on their bytes holds."""
 COMPOSERS: dict[str, Any] = {"concurrency_limit": bounds.COMPOSERS, "concurrency_id": "pianist"}
 SAVED_SOUND = " What is saved as sound is played by {}; the page itself plays the bundled piano."
@@ -252,24 +253,19 @@ def wire_prompt(
 ) -> None:
     """What is to be continued is chosen, or what was there before is shown again."""
     visit, (roll, *buttons) = widgets.visit, widgets.shown
-    browsed = roll.input(
-        desk.browse,
-        [visit, roll],
-        [roll, example, tracks, *buttons],
-        js=with_selection(),
-        trigger_mode="once",
-        **AT_ONCE,
+    browsed, _ = (
+        event(
+            desk.browse,
+            [visit, roll],
+            [roll, example, tracks, *buttons],
+            js=with_selection(),
+            trigger_mode=mode,
+            **AT_ONCE,
+        )
+        # the roll itself asks for one change of the prompt at a time
+        for event, mode in ((roll.input, "once"), (roll.submit, "multiple"))
     )
     compare(desk, widgets, browsed)
-    # the roll asks for one change of the prompt at a time
-    roll.submit(
-        desk.browse,
-        [visit, roll],
-        [roll, example, tracks, *buttons],
-        js=with_selection(),
-        trigger_mode="multiple",
-        **AT_ONCE,
-    )
     last: dict[str, Any] = {"trigger_mode": "always_last", **PRIVATE}
     for chosen in (
         example.input(desk.choose, [visit, example], [roll, tracks], **AT_ONCE),
@@ -320,7 +316,7 @@ def wire_saving(desk: Desk, widgets: Widgets) -> None:
             [widgets.visit, widgets.roll],
             ready,
             js=with_selection("making"),
-            **({} if suffix == ".mid" else ONE_SOUND),
+            **({} if suffix == ".mid" else ONE_FILE),
             **PRIVATE,
         )
         saved.success(None, ready, js=SAVE, **PRIVATE)
@@ -352,7 +348,7 @@ def add_endpoints(desk: Desk) -> None:
     trigger.click(
         with_words(desk.generate), [prompt, *words], music, api_name="generate", **COMPOSERS
     )
-    trigger.click(desk.render, score, sound, api_name="render", **ONE_SOUND)
+    trigger.click(desk.render, score, sound, api_name="render", **ONE_FILE)
 
 
 def with_words(generate: Callable[..., list[str]]) -> Callable[..., list[str]]:

@@ -40,7 +40,10 @@ class PianoRoll extends LookedRoll {
     this.lit = "";
     const bank = props.bank_url ? this.address(props.bank_url) : "";
     this.player = new PianoPlayer(new PianoBank(bank), () => this.music());
-    this.player.changed = () => this.showTransport();
+    this.player.changed = () => {
+      this.showTransport();
+      this.dirty = true;
+    };
     this.keyboard = this.makeKeyboard();
     this.find();
     this.sharedNode.hidden = !props.compares;
@@ -229,9 +232,11 @@ class PianoRoll extends LookedRoll {
 
   showName() {
     const played = { name: MY_PLAYING, detail: "Recorded from the first note on" };
-    const { name = "", detail = "" } = this.keyboard.isOpen ? played : this.value;
+    const isOpen = this.keyboard.isOpen;
+    const { name = "", detail = "" } = isOpen ? played : this.value;
+    const changes = isOpen ? [] : this.changeWords;
     this.titleNode.textContent = this.titleNode.title = name;
-    this.detailNode.textContent = detail;
+    this.detailNode.textContent = [detail, ...changes].filter(Boolean).join(" · ");
   }
 
   // Of all that was composed, which is shown. An arrow that leads nowhere keeps the focus.

@@ -36,10 +36,6 @@ START = """
 const roll = new PianoRoll(element, props, (event) => trigger(event));
 watch("value", () => roll.update());
 """
-LOOK = """
-const inside = new InsideView(element, props, () => trigger("input"));
-watch("value", () => inside.update());
-"""
 
 
 @dataclass(frozen=True)
@@ -81,21 +77,6 @@ def piano_roll(value: RollValue, **options: Any) -> gr.HTML:
         bank_url=bank_address(),
         candidates=CANDIDATES,
         longest_redo=LONGEST_SECONDS,
-        **options,
-    )
-
-
-def inside_view(**options: Any) -> gr.HTML:
-    """What the network expected at an event that is pressed in the roll, and what it looked at.
-
-    Its value is that of `music_gpt.ui.explain`; as an input it gives what `read_asked` takes.
-    """
-    return gr.HTML(
-        {},
-        html_template=file_text("inside.html"),
-        css_template=file_text("inside.css"),
-        js_on_load=file_text("inside.js") + LOOK,
-        apply_default_css=False,
         **options,
     )
 

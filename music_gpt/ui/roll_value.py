@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from music_gpt.config.prompt import AS_GIVEN, PromptChange
 from music_gpt.midi.changing import fitting_transpositions
-from music_gpt.notes import NOTE_DTYPE, Notes
+from music_gpt.notes import A_MOMENT, NOTE_DTYPE, Notes, struck_within
 from music_gpt.ui import bounds
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ RollValue = dict[str, Any]
 """Numbers and strings only, because numpy floats reach the browser as strings. Notes are text that
 only grows, so each update sends nothing but what is new, and the few notes that still sound."""
 
-SAME_SECONDS = 0.002
-"""Times so close together are the same: those of notes are rounded to frames."""
 SHOWN_SECONDS = 0.01
 """Times are shown to the hundredth."""
 NO_TAKES: RollValue = {
@@ -67,9 +65,7 @@ class Take:
     @property
     def is_new(self) -> Flags:
         """Which of its notes are new."""
-        struck = np.round(self.notes["start"], 3)
-        flags: Flags = (struck >= round(self.first, 3)) & (struck < round(self.last, 3))
-        return flags
+        return struck_within(self.notes, (self.first, self.last))
 
 
 def composed_takes(composition: Composition) -> tuple[Take, ...]:
@@ -117,22 +113,22 @@ def prompt_value(
         "start": round(max(0.0, seconds - reach), 3),
         "end": round(seconds, 3),
         "reach": reach,
-        **change_value(prompt, AS_GIVEN),
+        **change_told(prompt, AS_GIVEN),
         **NO_TAKES,
     }
 
 
-def change_value(given: Piece | None, change: PromptChange) -> RollValue:
+def change_told(given: Piece | None, change: PromptChange) -> RollValue:
     """How a prompt was changed (the speed in percent), and how it can be transposed."""
-    fits = sorted({0, change.transpose, *fitting_transpositions(given)})
+    fits = [] if given is None else fitting_transpositions(given)
     return {
         "transpose": change.transpose,
         "speed": round(100 * change.speed, 6),
-        "transpositions": fits,
+        "transpositions": sorted({0, change.transpose, *fits}),
     }
 
 
-def changed_value(before: RollValue, prompt: Piece | None, faster: float) -> RollValue:
+def moved_prompt(before: RollValue, prompt: Piece | None, faster: float) -> RollValue:
     """The prompt of a value once it was changed, `faster` than it was: handles at the same notes.
 
     What it was changed by is not told.
@@ -188,7 +184,7 @@ class Growth:
         self._closed = [""] * composition.n_takes
         self._keys: list[set[tuple[int, int]]] = [set() for _ in range(composition.n_takes)]
         prompt = composition.prompt_notes
-        rings = prompt["end"] >= composition.seam_seconds - SAME_SECONDS  # and may ring on
+        rings = prompt["end"] >= composition.seam_seconds - A_MOMENT  # and may ring on
         self._kept = notes_text(prompt[~rings])
         self._ringing = {_name(note["start"], note["pitch"]) for note in prompt[rings]}
         self._head = before | {
@@ -231,7 +227,7 @@ class Growth:
         if not self._ringing:
             return ""
         notes = self._composition.notes(take)
-        late = notes[notes["end"] >= self._composition.seam_seconds - SAME_SECONDS].tolist()
+        late = notes[notes["end"] >= self._composition.seam_seconds - A_MOMENT].tolist()
         return "".join(note_text(*row) for row in late if _name(row[0], row[2]) in self._ringing)
 
     def _held(self, take: int) -> str:

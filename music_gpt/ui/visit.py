@@ -26,10 +26,10 @@ from music_gpt.ui.roll_value import (
     Growth,
     RollValue,
     Take,
-    change_value,
-    changed_value,
+    change_told,
     composed_takes,
     length,
+    moved_prompt,
     prompt_value,
     redone_takes,
     redone_value,
@@ -162,8 +162,8 @@ class Visit:
 
         Raises `InputError` where it cannot be changed by `change`.
         """
-        changed = _changed(prompt, change)
-        roll = prompt_value(changed, name, detail, reach) | change_value(prompt, change)
+        changed = _with_change(prompt, change)
+        roll = prompt_value(changed, name, detail, reach) | change_told(prompt, change)
         return self._begin_with(
             Snapshot(changed, source or Source(), name, (), roll, prompt, change)
         )
@@ -174,12 +174,10 @@ class Visit:
         Raises `InputError` where it cannot be changed so.
         """
         shown = self.shown
-        prompt = _changed(shown.given, change)
-        before, faster = (
-            shown.roll | {"start": start, "end": end},
-            change.speed / shown.change.speed,
-        )
-        roll = changed_value(before, prompt, faster) | change_value(shown.given, change)
+        prompt = _with_change(shown.given, change)
+        before = shown.roll | {"start": start, "end": end}
+        faster = change.speed / shown.change.speed
+        roll = moved_prompt(before, prompt, faster) | change_told(shown.given, change)
         if prompt is not None and shown.given is not None:
             told = [line for line in prompt.warnings if line not in shown.given.warnings]
             roll |= {"status": " ".join(told)}
@@ -343,7 +341,7 @@ def redo(
     yield visit.shown.roll
 
 
-def _changed(given: Piece | None, change: PromptChange) -> Piece | None:
+def _with_change(given: Piece | None, change: PromptChange) -> Piece | None:
     return None if given is None else change_piece(given, change)
 
 

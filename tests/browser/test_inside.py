@@ -56,18 +56,31 @@ def test_arrows_lead_from_event_to_event(visit: Visit) -> None:
     first = open_inside(visitor)["value"]
     visitor.page.get_by_role("button", name="The event after").click()
     inside(visitor, f"state.value.place == {first['place'] + 1}")
-    visitor.page.keyboard.press("ArrowLeft")
+    visitor.page.get_by_role("button", name="The event before").click()
     again = inside(visitor, f"state.value.place == {first['place']}")["value"]
     assert again["said"] == first["said"]
 
 
+def test_other_arrows_lead_from_note_to_note(visit: Visit) -> None:
+    visitor = visit().open()
+    first = open_inside(visitor)["value"]
+    visitor.page.get_by_role("button", name="The note after").click()
+    second = inside(visitor, f"state.value.place == {first['noteAfter']}")["value"]
+    assert second["chosen"].startswith("n,")
+    visitor.page.keyboard.press("ArrowLeft")
+    again = inside(visitor, f"state.value.place == {second['noteBefore']}")["value"]
+    assert again["place"] == first["place"]
+
+
 def test_a_head_that_is_chosen_glows_in_the_roll(visit: Visit) -> None:
     visitor = visit().open()
+    picture = "document.querySelector('.mg-notes').toDataURL()"
+    drawn = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    visitor.page.evaluate(drawn)
+    plain = visitor.page.evaluate(picture)
     open_inside(visitor)
     heads = visitor.page.get_by_role("radio", name="Block")
     assert heads.count() == 4
-    picture = "document.querySelector('.mg-notes').toDataURL()"
-    drawn = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
     visitor.page.evaluate(drawn)
     before = visitor.page.evaluate(picture)
     heads.nth(2).click()
@@ -79,7 +92,7 @@ def test_a_head_that_is_chosen_glows_in_the_roll(visit: Visit) -> None:
     assert visitor.page.locator(".mi-looked li").count() > 0
     visitor.page.get_by_role("button", name="Look inside").click()  # and all is as before
     visitor.page.evaluate(drawn)
-    assert visitor.page.evaluate(picture) not in (before, "")
+    visitor.page.wait_for_function(f"(plain) => {picture} === plain", arg=plain)
     surface = visitor.page.locator(".mg-surface")
     surface.click(position={"x": box_of(surface)["width"] / 2, "y": 60})
     assert visitor.state["position"] > 0
@@ -92,6 +105,7 @@ def test_new_music_is_looked_at_when_it_has_come(visit: Visit) -> None:
     visitor.compose()
     visitor.wait("state.state == 'composing'")
     assert not inside(visitor, "!state.shown")["value"]
+    expect(visitor.page.locator(".mi-told")).to_contain_text("Music is being composed")
     seam = visitor.wait("state.state == 'done'")["seam"]
     inside(visitor, f"state.shown && state.value.take == 0 && state.value.seconds >= {seam} - 0.01")
     visitor.page.get_by_role("tab", name="Variation 2").click()

@@ -9,8 +9,15 @@ from small import compose, melody, small_pianist
 from music_gpt.composing.composition import Composition
 from music_gpt.composing.insight import HeardPiece, Insight, insight
 from music_gpt.errors import InputError
-from music_gpt.midi.piece import make_notes
-from music_gpt.tokens.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY
+from music_gpt.midi.piece import make_notes, piece_from_notes
+from music_gpt.tokens.events import (
+    EOS,
+    NOTE_OFF,
+    TIME_SHIFT,
+    VELOCITY,
+    canonical_notes,
+    shift_frames,
+)
 
 PIANIST = small_pianist(context=512)
 OPENING = make_notes([(0.5 * i, 0.5 * i + 0.4, 60 + 2 * i, 50 + 10 * i) for i in range(6)])
@@ -47,6 +54,25 @@ def test_every_event_of_a_take_is_among_what_it_was_drawn_from(knobs: dict[str, 
     found = insights(compose(PIANIST, OPENING, **knobs))
     assert min(one.drawn_from[id_] for id_, one in found) > 0
     assert [one.drawn_from.sum() for _, one in found] == pytest.approx([1.0] * len(found))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_event_of_a_redone_part_is_among_what_it_was_drawn_from(seed: int) -> None:
+    piece = piece_from_notes(canonical_notes(melody(3, 60)))
+    redone = PIANIST.redo(piece, 6.0, 9.0, candidates=1, seed=seed, max_wait_seconds=0.4)
+    first, last = redone.settings(0)["redo"]
+    heard = HeardPiece.of(redone.notes(0))
+    waits = shift_frames(heard.ids) / 100
+    inside = (heard.seconds >= first) & (heard.seconds + waits < last - 1e-6)
+    found = [
+        (
+            int(heard.ids[place]),
+            PIANIST.look_inside(heard, place, redone.settings(0), (first, last)),
+        )
+        for place in np.flatnonzero(inside).tolist()
+    ]
+    assert len(found) > 20
+    assert min(one.drawn_from[id_] for id_, one in found) > 0
 
 
 def test_at_temperature_0_the_event_that_came_was_certain() -> None:
@@ -93,9 +119,12 @@ def test_each_event_has_its_note_and_its_time_also_after_a_silence() -> None:
     assert waits == sorted(waits)
 
 
+@pytest.mark.parametrize("late", [0.0, 0.005, 0.015, 1.235])
 @pytest.mark.parametrize("seed", range(5))
-def test_every_note_is_struck_and_released_where_it_is(seed: int) -> None:
-    piece = HeardPiece.of(melody(seed, 120))
+def test_every_note_is_struck_and_released_where_it_is(seed: int, late: float) -> None:
+    notes = canonical_notes(melody(seed, 120))
+    notes["start"], notes["end"] = notes["start"] + late, notes["end"] + late
+    piece = HeardPiece.of(notes)
     for number, note in enumerate(piece.notes):
         on, off = np.flatnonzero(piece.note == number)
         assert (piece.ids[on], piece.ids[off]) == (note["pitch"], NOTE_OFF + note["pitch"])

@@ -195,7 +195,7 @@ def test_no_sound_is_made_of_music_that_lasts_too_long(tmp_path: Path) -> None:
 
 
 def test_sound_and_pictures_are_made_for_one_caller_at_a_time(page: gr.Blocks) -> None:
-    sounds = [fn for fn in page.fns.values() if fn.concurrency_id == "sound"]
+    sounds = [fn for fn in page.fns.values() if fn.concurrency_id == "file"]
     assert len(sounds) == 6  # three kinds, pictures, all takes, and the endpoint
     assert all(fn.concurrency_limit == 1 for fn in sounds)
 

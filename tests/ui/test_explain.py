@@ -33,8 +33,8 @@ def test_a_note_of_the_prompt_tells_what_was_expected_and_looked_at() -> None:
     events = found["events"].split(";")
     assert len(events) == found["place"]
     assert events[0] == "s,0,0,0,the start"
-    assert events[1].startswith("v,0,0,0,loudness")
-    assert events[-1] == "r,1500,2000,63,E♭4 let go"
+    assert events[1].startswith("v,0,0,0,velocity")
+    assert events[-1] == "r,1500,2000,63,D♯4 let go"
     for text in (head for block in found["heads"] for head in block):
         rows = [tuple(map(int, item.split(","))) for item in text.split(";")]
         assert all(0 <= event < len(events) for event, _ in rows)
@@ -46,9 +46,11 @@ def test_one_goes_on_from_event_to_event_to_the_end_and_not_beyond() -> None:
     first = look(visit, seconds=0.0)
     assert first["said"] == "C4"
     said = [look(visit, place=place)["said"] for place in range(1, 6)]
-    assert said == ["loudness 63", "C4", "wait 0.50 s", "C4 let go", "C♯4"]
+    assert said == ["velocity 63", "C4", "wait 0.50 s", "C4 let go", "C♯4"]
     last = look(visit, place=first["places"])
-    assert last["said"] == "E♭5 let go"
+    assert last["said"] == "D♯5 let go"
+    assert (first["noteBefore"], first["noteAfter"]) == (0, 5)
+    assert (last["noteBefore"], last["noteAfter"]) == (last["place"] - 2, last["places"] + 1)
     assert "1 to" in look(visit, place=first["places"] + 1)["fault"]
 
 
@@ -56,7 +58,7 @@ def test_of_a_take_its_first_new_note_is_told_and_how_it_was_drawn() -> None:
     visit = visitor()
     steps(visit, Wish(5.0, 2, seed=7))
     seam = visit.shown.roll["seam"]
-    for take, name in enumerate(["G3", "A♭3"]):
+    for take, name in enumerate(["G3", "G♯3"]):
         found = look(visit, take=take, seconds=seam)
         assert (found["take"], found["said"], found["seconds"]) == (take, name, seam)
         assert sum(row["after"] for row in found["expected"]) <= 1.0001
