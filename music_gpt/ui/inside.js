@@ -8,7 +8,6 @@ const MOST_LOOKED = 6; // events that are told of those that were looked at
 const FIELD = { width: 56, height: 22, bins: 28 };
 
 function percent(share) {
-  if (!share) return "none";
   return share < 0.001 ? "below 0.1 %" : (100 * share).toFixed(share < 0.1 ? 1 : 0) + " %";
 }
 
@@ -139,7 +138,7 @@ class InsideView {
     const rows = this.value.expected;
     this.expected.replaceChildren(
       ...rows.map(({ name, before, after, came }) =>
-        bar(name, `${percent(before)} → ${percent(after)}`, [before, after], came)
+        bar(name, `${percent(before)} → ${after ? percent(after) : "none"}`, [before, after], came)
       )
     );
   }
