@@ -57,22 +57,20 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(VENV)/.made
 	$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.installed
 
-# The browser tests open the page in Chromium. Root on Debian gets one; elsewhere they use the one
-# that is there, and skip by name where there is none.
-$(VENV)/.browser: | $(VENV)/.made
-	@if ! command -v chromium >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+# $(call debian,found,packages,name,tests): root on Debian gets the packages unless the program is found;
+# elsewhere what is there is used, and without it these tests are skipped by name.
+define debian
+	@if ! $(1) >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
 	  apt-get update && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends chromium fonts-dejavu-core \
-	  || echo "There is no Chromium to be had, so the browser tests will be skipped." >&2; \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $(2) \
+	  || echo "There is no $(3) to be had, so $(4) will be skipped." >&2; \
 	fi
 	@touch $@
+endef
+FIND_FLUIDSYNTH := from ctypes.util import find_library as find; raise SystemExit(not find("fluidsynth"))
 
-# A SoundFont is played where the FluidSynth library is: root on Debian gets it, as above.
+$(VENV)/.browser: | $(VENV)/.made
+	$(call debian,command -v chromium,chromium fonts-dejavu-core,Chromium,the browser tests)
+
 $(VENV)/.fluidsynth: | $(VENV)/.made
-	@if ! $(BIN)/python -c 'from ctypes.util import find_library as find; raise SystemExit(not find("fluidsynth"))' \
-	  && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-	  apt-get update && \
-	  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends libfluidsynth3 \
-	  || echo "There is no FluidSynth to be had, so the tests that play a SoundFont will be skipped." >&2; \
-	fi
-	@touch $@
+	$(call debian,$(BIN)/python -c '$(FIND_FLUIDSYNTH)',libfluidsynth3,FluidSynth,the tests that play a SoundFont)

@@ -58,6 +58,8 @@ RELEASE_DB = 60.0
 MAX_TONE_SAMPLES = 32_000_000
 """Resampled tones kept at a time, in samples (256 MB); when full, they are made again."""
 FORMATS = {".wav": "WAV", ".flac": "FLAC", ".mp3": "MP3"}
+ENDINGS = ".wav, .flac or .mp3"
+"""The same in words."""
 
 Floats = npt.NDArray[np.float32]
 Pcm = npt.NDArray[np.int16]
@@ -362,9 +364,7 @@ def sound_format(path: str | Path) -> str:
     """WAV, FLAC or MP3, as the suffix of `path` says; `InputError` for another suffix."""
     path = as_path(path)
     if path.suffix.lower() not in FORMATS:
-        raise InputError(
-            f"Sound cannot be written to {path.name!r}; end the name in .wav, .flac or .mp3."
-        )
+        raise InputError(f"Sound cannot be written to {path.name!r}; end the name in {ENDINGS}.")
     return FORMATS[path.suffix.lower()]
 
 

@@ -182,7 +182,8 @@ def sound() -> Told:
     with tempfile.TemporaryDirectory(prefix="music-gpt-") as folder:
         for suffix in FORMATS:
             write_audio(note, Path(folder) / f"note{suffix}")
-    return f"the piano sounds, in {', '.join(FORMATS.values())}", _to_play_soundfonts()
+    fonts, to_do = soundfonts()
+    return f"the piano sounds, in {', '.join(FORMATS.values())}; {fonts}", to_do
 
 
 def page() -> Told:
@@ -219,16 +220,18 @@ def idle_gpu(device: str) -> str:
     return "PyTorch finds no NVIDIA GPU; look what `nvidia-smi` and CUDA_VISIBLE_DEVICES say"
 
 
-def _to_play_soundfonts() -> str:
-    """What to do where pyfluidsynth was installed for that, and its library is missing."""
+def soundfonts() -> Told:
+    """Whether SoundFonts play; what to do where only the library of pyfluidsynth is missing."""
     from music_gpt.soundfont import LIBRARY_FROM, require_fluidsynth
 
-    if find_spec("fluidsynth") is not None:
-        try:
-            require_fluidsynth()
-        except InputError:
-            return f"to play SoundFonts, install the FluidSynth library: {LIBRARY_FROM}"
-    return ""
+    if find_spec("fluidsynth") is None:
+        return "no SoundFonts, for which there is the extra soundfont", ""
+    try:
+        require_fluidsynth()
+    except InputError:
+        to_do = f"to play SoundFonts, install the FluidSynth library: {LIBRARY_FROM}"
+        return "no SoundFonts", to_do
+    return "SoundFonts play, too", ""
 
 
 def requirements() -> list[Requirement]:

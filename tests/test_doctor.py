@@ -31,7 +31,8 @@ def test_all_that_is_needed_works_here() -> None:
     assert metadata.version("torch") in found["PyTorch"].told
     assert found["network"].told == "piano.safetensors, 3.4 M parameters"
     assert found["composing"].told.startswith("torch, ")
-    assert found["sound"].told.endswith("in WAV, FLAC, MP3")
+    assert "in WAV, FLAC, MP3; " in found["sound"].told
+    assert "SoundFonts" in found["sound"].told
 
 
 def test_what_is_broken_hides_nothing_of_what_comes_after_it(tmp_path: Path) -> None:
@@ -232,4 +233,4 @@ def test_a_missing_library_is_told_only_to_those_who_asked_for_soundfonts(
     monkeypatch.setattr(doctor, "find_spec", lambda name: SimpleNamespace(name=name))
     assert "`apt install libfluidsynth3`" in doctor.sound()[1]
     monkeypatch.setattr(soundfont, "require_fluidsynth", lambda: None)
-    assert doctor.sound()[1] == ""
+    assert doctor.soundfonts() == ("SoundFonts play, too", "")

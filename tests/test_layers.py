@@ -17,7 +17,7 @@ READING_ORDER = [
     *("config.model", "config.training", "config.preparing", "config.sampling"),
     "config.prompt",
     *("settings", "hashing", "notes"),
-    *("report.html", "report.drawing", "report.picture"),
+    *("report.html", "report.drawing", "report.figures", "report.picture"),
     *("midi.files", "midi.mending", "midi.timing", "midi.piece", "midi.changing"),
     *("tokens.events", "tokens.tokenizer", "tokens.card", "tokens.corpus"),
     *("tokens.originality", "tokens.data"),

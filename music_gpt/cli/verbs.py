@@ -258,10 +258,7 @@ def render(args: Namespace) -> None:
 
     is_drawn = is_picture(args.out)
     if is_drawn and args.soundfont is not None:
-        raise InputError(
-            f"--soundfont plays, but {shown(args.out)} is a picture; leave it out, or end the name "
-            "in .wav, .flac or .mp3."
-        )
+        raise InputError(f"--soundfont plays, but {shown(args.out)} is a picture; leave it out.")
     if not is_drawn:
         _require_sound(args.out)
     soundfont = _soundfont(args.soundfont)
@@ -370,13 +367,13 @@ def _soundfont(path: str | None) -> SoundFont | None:
 
 def _require_sound(out: str) -> None:
     """Raise `InputError` unless the name is that of a sound file, where it is none of a picture."""
-    from music_gpt.audio import FORMATS
+    from music_gpt.audio import ENDINGS, FORMATS
 
     path = Path(out)
     if path.suffix.lower() not in FORMATS:
         raise InputError(
-            f"Neither sound nor a picture can be written to {path.name!r}; end the name in .wav, "
-            ".flac or .mp3, or in .png or .svg for a picture."
+            f"Neither sound nor a picture can be written to {path.name!r}; end the name in "
+            f"{ENDINGS}, or in .png or .svg for a picture."
         )
 
 

@@ -9,7 +9,6 @@ font either.
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import zlib
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from music_gpt.files import as_path, whole_file
 from music_gpt.keys import pitch_name
 from music_gpt.notes import A_MOMENT, Notes, struck_within
 from music_gpt.report.drawing import BLACK_KEYS, PITCH_MARGIN
+from music_gpt.report.figures import AIR, LETTER, SPACE, figure_cover, figure_width
 
 WIDTH, MOST_HEIGHT = 2400, 3394
 """Pixels of the sheet, at most a page of A4."""
@@ -42,8 +42,6 @@ LEAST_ROWS = 36
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
 MOST_STEPS = 10
 """Seconds between two times, of which a line has no more than this."""
-LETTER = 20
-"""Height of a figure."""
 ROUNDING = 3
 """Radius of the corners of a note."""
 
@@ -344,68 +342,18 @@ def _png_file(pixels: Pixels) -> bytes:
     )
 
 
-# --- figures ----------------------------------------------------------------------------------
-
-Stroke = list[tuple[float, float]]
-
-
-def _arc(x: float, y: float, across: float, up: float, first: int, last: int) -> Stroke:
-    """Points of a part of an ellipse around (x, y), in degrees clockwise from the right."""
-    turns = np.radians(np.linspace(first, last, 25))
-    return [(x + across * math.cos(turn), y + up * math.sin(turn)) for turn in turns.tolist()]
-
-
-STROKES: dict[str, tuple[Stroke, ...]] = {
-    "0": (_arc(2, 3, 2, 3, 0, 360),),
-    "1": ([(0.6, 1.3), (2.3, 0), (2.3, 6)],),
-    "2": ([*_arc(2, 1.8, 1.9, 1.8, 185, 395), (0.1, 6), (4, 6)],),
-    "3": (_arc(1.9, 1.5, 1.7, 1.5, 205, 450), _arc(1.9, 4.5, 2, 1.5, 270, 515)),
-    "4": ([(3, 6), (3, 0), (0, 4.3), (4, 4.3)],),
-    "5": ([(3.6, 0), (0.7, 0), (0.4, 2.7), *_arc(1.9, 4.1, 2.1, 1.9, 230, 510)],),
-    "6": (_arc(2, 4.1, 1.9, 1.9, 0, 360), [(0.15, 3.9), (1, 1.8), (2.8, 0)]),
-    "7": ([(0, 0), (4, 0), (1.4, 6)],),
-    "8": (_arc(2, 1.5, 1.6, 1.5, 0, 360), _arc(2, 4.5, 2, 1.5, 0, 360)),
-    "9": (_arc(2, 1.9, 1.9, 1.9, 0, 360), [(3.85, 2.1), (3, 4.2), (1.2, 6)]),
-    "C": (_arc(2.3, 3, 2.3, 3, 310, 50),),
-    ":": ([(0.5, 2), (0.5, 2)], [(0.5, 5), (0.5, 5)]),
-    "-": ([(0.5, 3.4), (2.5, 3.4)],),
-}
-"""How each figure is written, in a box 6 high: for readers of a PNG, who bring no font."""
-PEN, SPACE, AIR = 0.62, 1.5, 1.0
-"""Width of the pen and space between figures in the same unit; room around each of them."""
-
-
 def _letter(pixels: Pixels, label: Label) -> None:
     """Write the figures of a label."""
     unit = LETTER / 6
-    widths = [max(x for stroke in STROKES[f] for x, _ in stroke) for f in label.text]
+    widths = [figure_width(figure) for figure in label.text]
     x = label.x - unit * (sum(widths) + SPACE * (len(widths) - 1)) / 2
     top = label.y - LETTER // 2 - round(AIR * unit)
     for figure, width in zip(label.text, widths, strict=True):
-        cover = _figure(figure)
+        cover = figure_cover(figure)
         left = round(x - AIR * unit)
         place = pixels[top : top + cover.shape[0], left : left + cover.shape[1]]
         _blend(place, cover[: place.shape[0]], SOFT)
         x += unit * (width + SPACE)
-
-
-@functools.cache
-def _figure(figure: str) -> npt.NDArray[np.float32]:
-    """How far a figure covers each pixel (h, w, 1), with air around it."""
-    unit, strokes = LETTER / 6, [np.array(stroke) for stroke in STROKES[figure]]
-    width = max(stroke[:, 0].max() for stroke in strokes)
-    size = (math.ceil((6 + 2 * AIR) * unit), math.ceil((width + 2 * AIR) * unit))
-    y, x = (np.indices(size) + 0.5) / unit - AIR
-    distance = np.full(size, np.inf)
-    for stroke in strokes:
-        for (x0, y0), (x1, y1) in itertools.pairwise(stroke):
-            along = ((x - x0) * (x1 - x0) + (y - y0) * (y1 - y0)) / (
-                (x1 - x0) ** 2 + (y1 - y0) ** 2 or 1
-            )
-            part = np.clip(along, 0, 1)
-            away = np.hypot(x - x0 - part * (x1 - x0), y - y0 - part * (y1 - y0))
-            distance = np.minimum(distance, away)
-    return np.clip((PEN / 2 - distance) * unit + 0.5, 0, 1).astype(np.float32)[:, :, None]
 
 
 FORMATS = {".png": _png, ".svg": _svg}

@@ -44,7 +44,7 @@ def write_take(
 ) -> Path:
     """A take as a file of this kind."""
     name = stem(music, take) + suffix
-    if suffix not in (".mid", ".png"):
+    if suffix in audio.FORMATS:
         return write_sound(shelf, take.notes, name, soundfont)
     data = take_bytes(take) if suffix == ".mid" else take_picture(take)
     path = shelf.path(name, room=len(data))

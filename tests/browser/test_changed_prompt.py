@@ -50,7 +50,9 @@ def test_the_roll_shows_the_prompt_in_another_key_and_tempo_at_once_and_it_is_co
     assert state["version"] != before["version"]
     assert state["selection"] == {"start": 0, "end": 15}
     assert fields(visitor) == ("-3", "80")
-    expect(visitor.page.locator(".mg-spoken")).to_contain_text("transposed by −3, at 80 % of the speed")
+    told = "transposed by \u22123, at 80 % of the speed"
+    expect(visitor.page.locator(".mg-spoken")).to_contain_text(told)
+    expect(visitor.page.locator(".mg-detail")).to_contain_text(told.replace(", ", " · "))
     visitor.photograph("changed")
     visitor.wish(**{"Length in seconds": 5})
     visitor.compose()
