@@ -47,6 +47,8 @@ class PianoRoll extends LookedRoll {
     this.keyboard = this.makeKeyboard();
     this.find();
     this.sharedNode.hidden = !props.compares;
+    this.speedNode.min = props.slowest;
+    this.speedNode.max = props.fastest;
     this.listen();
     this.root.musicGptRoll = this.door();
     this.update();

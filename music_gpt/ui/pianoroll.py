@@ -16,6 +16,7 @@ from urllib.parse import quote
 import gradio as gr
 
 from music_gpt.composing.redoing import LONGEST_SECONDS
+from music_gpt.config.prompt import FASTEST, SLOWEST
 from music_gpt.config.sampling import CANDIDATES
 from music_gpt.errors import InputError
 from music_gpt.ui.roll_value import RollValue
@@ -77,6 +78,8 @@ def piano_roll(value: RollValue, **options: Any) -> gr.HTML:
         bank_url=bank_address(),
         candidates=CANDIDATES,
         longest_redo=LONGEST_SECONDS,
+        slowest=100 * SLOWEST,
+        fastest=100 * FASTEST,
         **options,
     )
 
