@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import signal
 import struct
 import subprocess
 import sys
@@ -49,6 +50,7 @@ MAX_BYTES = 2**32 + 7
 """As large as a RIFF file can be."""
 MAX_PRESETS = 1 << 16
 """Most instruments of a file: each has a bank and a program of its own."""
+ENDED_FROM_OUTSIDE = {signal.SIGTERM, *(getattr(signal, n, -1) for n in ("SIGKILL", "SIGHUP"))}
 LAST_OWN_CODE = 255
 """Exit codes beyond it, on Windows, and below 0, elsewhere, tell that a process died."""
 HEAD, PRESET = struct.Struct("<4sI"), struct.Struct("<20sHH14x")
@@ -89,6 +91,7 @@ def open_soundfont(path: str | Path) -> SoundFont:
     """
     path = as_path(path)
     bank, program, name = min(_instruments(path))
+    path = path.resolve()  # /dev/stdin is another file for the process that plays
     font = SoundFont(path, name or f"Instrument {program}", bank, program)
     levels = _trial(font)
     if not any(levels):
@@ -114,6 +117,8 @@ def play(
     have, and later where FluidSynth breaks off.
     """
     sample_rate = whole("sample_rate", sample_rate, *RATES)
+    if not font.path.is_file():
+        raise InputError(f"{shown(font.path)} is no longer there; put it back, or give {GIVE}.")
     events = note_events(notes, sample_rate)
     return _blocks(font, events, sample_rate, size)
 
@@ -292,6 +297,8 @@ def _check(code: int, font: SoundFont) -> None:
     Any other end of the process is a fault of ours: a `RuntimeError`.
     """
     _require_parts(code)
+    if -code in ENDED_FROM_OUTSIDE:
+        raise InputError(f"FluidSynth was ended while it played (signal {-code}); try again.")
     if code == fluid.NOT_LOADED or code < 0 or code > LAST_OWN_CODE:
         raise _damaged(font.path)
     if code:

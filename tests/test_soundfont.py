@@ -274,8 +274,21 @@ def test_where_fluidsynth_breaks_off_no_half_file_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in(monkeypatch, "import os; os.write(1, bytes(80_003)); os.abort()")
-    font = SoundFont(tmp_path / "a.sf2", "Piano", 0, 0)
+    font = SoundFont(write_soundfont(tmp_path / "a.sf2"), "Piano", 0, 0)
     with pytest.raises(InputError, match="is damaged or cut"):
+        audio.write_audio(notes((0, 1, 60, 80)), tmp_path / "a.wav", soundfont=font)
+    assert list(tmp_path.iterdir()) == [font.path]
+
+
+def test_a_file_that_is_gone_and_a_process_that_was_ended_are_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
+    font = SoundFont(write_soundfont(tmp_path / "a.sf2"), "Piano", 0, 0)
+    with pytest.raises(InputError, match="was ended while it played .signal 15.; try again"):
+        audio.write_audio(notes((0, 1, 60, 80)), tmp_path / "a.wav", soundfont=font)
+    font.path.unlink()
+    with pytest.raises(InputError, match=r"a.sf2 is no longer there; put it back"):
         audio.write_audio(notes((0, 1, 60, 80)), tmp_path / "a.wav", soundfont=font)
     assert list(tmp_path.iterdir()) == []
 

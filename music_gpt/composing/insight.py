@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from music_gpt.arrays import Floats, Ints, Mask
-from music_gpt.composing.prompt import encode_heard, last_ids
+from music_gpt.composing.prompt import encode_heard, last_ids, prompt_room
 from music_gpt.config.sampling import SamplingConfig
 from music_gpt.errors import InputError
+from music_gpt.generation.decoding import last_window
 from music_gpt.generation.grammar import Ending, Grammar, Start
 from music_gpt.generation.sampler import probabilities
 from music_gpt.network.inside import observe
@@ -26,7 +27,6 @@ from music_gpt.tokens.events import (
     FRAMES_PER_SECOND,
     NOTE_OFF,
     TIME_SHIFT,
-    VELOCITY,
     canonical_notes,
     shift_frames,
     sounding_after,
@@ -119,8 +119,9 @@ class Insight:
     """What it expects by itself, (V): probabilities."""
     allowed: Mask
     """What the grammar lets follow, (V)."""
-    drawn_from: Floats
-    """What is left of it after grammar, leans, temperature and filters, (V): probabilities."""
+    drawn_from: Floats | None
+    """What is left of it after grammar, leans, temperature and filters, (V): probabilities. None
+    where the event was not composed here."""
     depths: Floats
     """What it would expect if it ended after the embedding, and in each block after attention and
     after the feed-forward layer, (1 + 2 L, V): probabilities."""
@@ -135,8 +136,8 @@ def insight(
 ) -> Insight:
     """What goes on in the network before the event at `place` is there.
 
-    The network hears the last events that fit into its context. Leans count in music that was
-    composed, from its first event on, as when it was drawn; elsewhere the grammar alone does.
+    In music that was composed, the network hears what it heard when the event was drawn, and leans
+    count from its first event on; elsewhere it hears the last events that fit into its context.
 
     Args:
         model: the network.
@@ -150,40 +151,79 @@ def insight(
     """
     if not 1 <= place < len(piece.ids):
         raise InputError(f"The events of this music are 1 to {len(piece.ids) - 1}; choose one.")
-    before = piece.ids[:place].tolist()
-    heard = (
-        before if len(before) <= model.config.context else last_ids(before, model.config.context)
-    )
+    begin = _first_new(piece, place, new)
+    heard = _heard(piece.ids[:place].tolist(), begin, model.config.context)
     inside = observe(model, heard)
     logits = inside.logits.double().numpy()
-    grammar, sampling = _grammar(piece, place, settings, new)
-    allowed = grammar.allowed()
-    limited = np.where(allowed, logits[-1:] + grammar.bias(), -np.inf)
-    drawn = probabilities(limited, sampling)[0]
-    written = grammar.cut(np.arange(len(drawn)))
     depths = np.exp(logits - np.logaddexp.reduce(logits, axis=1, keepdims=True))
+    grammar, sampling = _grammar(piece, place, begin, settings, new)
+    allowed = grammar.allowed()
+    drawn_from = None
+    if begin is not None:
+        limited = np.where(allowed, logits[-1:] + grammar.bias(), -np.inf)
+        drawn = probabilities(limited, sampling)[0]
+        drawn_from = np.bincount(
+            grammar.cut(np.arange(len(drawn))), drawn, minlength=len(drawn)
+        ).astype(np.float64)
     return Insight(
         place=place,
         places=np.arange(place - len(heard), place),
         attention=inside.attention.double().numpy(),
         expected=depths[-1],
         allowed=allowed[0],
-        drawn_from=np.bincount(written, drawn, minlength=len(drawn)).astype(np.float64),
+        drawn_from=drawn_from,
         depths=depths,
     )
 
 
-def _grammar(
-    piece: HeardPiece, place: int, settings: Mapping[str, Any], new: tuple[float, float]
-) -> tuple[Grammar, SamplingConfig]:
-    """The grammar of one take before the event at `place`, and how that was drawn."""
+def _first_new(piece: HeardPiece, place: int, new: tuple[float, float]) -> int | None:
+    """The first event that was composed, where the one at `place` was, too; else None.
+
+    It is what follows the last event before the new music, where a wait is none: one that leads to
+    the new music was composed with it. One that leads beyond it was not.
+    """
     first, last = new
-    begin = _first_new(piece, first)
-    waited = int(shift_frames(piece.ids[place : place + 1])[0]) / FRAMES_PER_SECOND
-    ends = piece.seconds[place] + waited
+    waits = shift_frames(piece.ids)
+    given = np.flatnonzero((piece.seconds < first - SAME_SECONDS) & (waits == 0))
+    begin = int(given[-1]) + 1 if len(given) else 1
+    ends = piece.seconds[place] + waits[place] / FRAMES_PER_SECOND
     is_before_last = piece.seconds[place] < last - SAME_SECONDS and ends < last + SAME_SECONDS
-    is_new = begin <= place and is_before_last
-    begin = begin if is_new else place
+    return begin if begin <= place and is_before_last else None
+
+
+def _heard(before: list[int], begin: int | None, context: int) -> list[int]:
+    """What the network hears of the events before a place: as many as it did when it was drawn.
+
+    Music that nobody composed is heard as far back as the context reaches.
+    """
+    if begin is None:
+        return before if len(before) <= context else last_ids(before, context)
+    given, room = before[:begin], prompt_room(context)
+    start = given if len(given) <= room else last_ids(given[1:], room)
+    n_heard, slid_at = len(start), 0
+    for place in range(begin + 1, len(before) + 1):
+        if n_heard < context:
+            n_heard += 1
+        else:
+            n_heard, slid_at = context // 2, place
+    if slid_at:
+        return [*last_window(before[:slid_at], context // 2), *before[slid_at:]]
+    return [*start, *before[begin:]]
+
+
+def _grammar(
+    piece: HeardPiece,
+    place: int,
+    begin: int | None,
+    settings: Mapping[str, Any],
+    new: tuple[float, float],
+) -> tuple[Grammar, SamplingConfig]:
+    """The grammar of one take before the event at `place`, and how that was drawn.
+
+    Where nothing was composed, it is that of a take which begins there.
+    """
+    first, last = new
+    is_new, begin = begin is not None, place if begin is None else begin
     before, frame = piece.ids[:begin], int(shift_frames(piece.ids[:begin]).sum())
     wait = first - piece.seconds[begin] if is_new else 0.0  # a wait may lead to the seam
     start = Start(
@@ -201,17 +241,6 @@ def _grammar(
     for id_ in piece.ids[begin:place]:
         grammar.advance(np.array([id_]))
     return grammar, sampling
-
-
-def _first_new(piece: HeardPiece, first: float) -> int:
-    """The first event of music that was composed from this second on.
-
-    It is what follows the last event before that, where a wait is none: one that leads to the new
-    music was composed with it.
-    """
-    waits = (piece.ids >= TIME_SHIFT) & (piece.ids < VELOCITY)
-    given = np.flatnonzero((piece.seconds < first - SAME_SECONDS) & ~waits)
-    return int(given[-1]) + 1 if len(given) else 1
 
 
 def _held(piece: HeardPiece, new: tuple[float, float]) -> frozenset[int]:

@@ -276,7 +276,7 @@ class _Take:
 
     def slide(self, window: int) -> None:
         """Hear the last `window` ids only, headed by the velocity in force there."""
-        self.heard = _last(self.ids, window)
+        self.heard = last_window(self.ids, window)
 
 
 class _Group:
@@ -357,7 +357,7 @@ class _Group:
         return _Group(self._engine, self._sampling, [take], grammar, watch)
 
 
-def _last(ids: Sequence[int], window: int) -> list[int]:
+def last_window(ids: Sequence[int], window: int) -> list[int]:
     """The last `window` ids, headed by the velocity in force there if they are not all."""
     heard = list(ids[-window:])
     if len(ids) > window:
@@ -415,7 +415,7 @@ def surprise_after(
     ends = [list(following[: engine.context // 4]) for following in followings]
     whole = max(len(ids) + len(end) for ids, end in zip(contexts, ends, strict=True))
     excess, half = max(whole - engine.context, 0), engine.context // 2
-    heard = [_last(ids, min(len(ids), max(len(ids) - excess, half))) for ids in contexts]
+    heard = [last_window(ids, min(len(ids), max(len(ids) - excess, half))) for ids in contexts]
     rows = [ids + end for ids, end in zip(heard, ends, strict=True)]
     first, longest = min(map(len, heard)), max(map(len, rows))
     decoder, nats = engine.decoder(len(rows)), np.zeros(len(rows))

@@ -31,6 +31,8 @@ PIXELS_PER_METRE = 11_811
 """As a printer has them, to the inch."""
 MARGIN, GUTTER, TIMES, GAP = 52, 66, 40, 26
 """Around the sheet; for the names of the octaves; for the times above a line; below it."""
+LONGEST_SECONDS = 40_000.0
+"""Longer music is not drawn."""
 SHORTEST_SECONDS = 5.0
 """Shorter music does not fill the first line."""
 ROW, LEAST_ROW = 12, 3
@@ -116,6 +118,10 @@ def picture_bytes(
         raise InputError(f"A picture cannot end in {suffix!r}; end its name in .png or .svg.")
     if len(notes) == 0:
         raise InputError("This piece contains no notes, so there is nothing to see; add some.")
+    if not (notes["start"].min() >= 0 and notes["end"].max() <= LONGEST_SECONDS):  # also NaN
+        raise InputError(
+            f"A picture shows music from 0 to {LONGEST_SECONDS:,.0f} seconds; give it notes in it."
+        )
     return FORMATS[suffix.lower()](Roll(notes, composed or (math.inf, math.inf)))
 
 

@@ -26,7 +26,7 @@ from music_gpt.tokens.events import (
     velocity_value,
 )
 from music_gpt.ui.history import Snapshot
-from music_gpt.ui.roll_value import Take, silence
+from music_gpt.ui.roll_value import BEFORE, Take, silence
 
 if TYPE_CHECKING:
     from music_gpt.composing.pianist import Pianist
@@ -35,6 +35,7 @@ TOLD = 8
 """Events that are told of all that were expected, the likeliest first."""
 LEAST_WEIGHT = 0.003
 """Attention below this is not told: less than can be seen."""
+NOT_COMPOSED = (math.inf, math.inf)
 LOST = "The note that you pressed did not arrive; load the page again."
 
 
@@ -83,7 +84,8 @@ def explain(pianist: Pianist, music: Snapshot, asked: Asked) -> dict[str, Any]:
         place = piece.place_of(asked.seconds, asked.pitch)
     else:
         place = piece.first_place(asked.seconds)
-    found = pianist.look_inside(piece, place, take.settings, (take.first, take.last))
+    new = (take.first, take.last) if take.settings and take.name != BEFORE else NOT_COMPOSED
+    found = pianist.look_inside(piece, place, take.settings, new)
     return {
         "version": music.roll["version"],
         "take": asked.take,
@@ -138,7 +140,7 @@ def expected_value(found: Insight, id_: int) -> dict[str, Any]:
             {
                 "name": event_words(row),
                 "before": _share(found.expected[row]),
-                "after": _share(found.drawn_from[row]),
+                "after": None if found.drawn_from is None else _share(found.drawn_from[row]),
                 "came": row == id_,
             }
             for row in rows

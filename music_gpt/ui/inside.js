@@ -58,6 +58,7 @@ class InsideView {
   begin() {
     this.found.hidden = true;
     this.value = {};
+    this.aim = undefined;
     const { busy, end, seconds } = this.roll.inView();
     this.told.textContent = busy ? BUSY_NOW : HOW;
     if (!busy && end > 0) this.ask({ seconds });
@@ -65,7 +66,8 @@ class InsideView {
 
   // The events beside this one, and the notes.
   placeOf(to) {
-    const { place, noteBefore, noteAfter } = this.value;
+    const { noteBefore, noteAfter } = this.value;
+    const place = this.aim ?? this.value.place; // of quick presses each one counts
     return { before: place - 1, after: place + 1, noteBefore, noteAfter }[to];
   }
 
@@ -82,6 +84,7 @@ class InsideView {
     const { version, take, busy } = this.roll.inView();
     if (busy) return;
     this.wanted = { version, take, ...event };
+    this.aim = event.place;
     this.send();
   }
 
@@ -102,6 +105,7 @@ class InsideView {
     this.told.textContent = value.fault || HOW;
     if (value.version !== version || value.take !== take) return; // it came too late
     this.value = value;
+    if (value.place === this.aim) this.aim = undefined;
     this.events = value.events.split(";").map(readEvent);
     this.weights = value.heads.map((block) => block.map((text) => this.readWeights(text)));
     this.found.hidden = false;
@@ -128,7 +132,7 @@ class InsideView {
     this.said.querySelector("span").textContent = `at ${seconds.toFixed(2)} s · event ${place} of ${places}`;
     const order = rank === 1 ? "its first choice" : `choice ${rank} of the ${of} events there are`;
     const came = expected.find((row) => row.came);
-    const left = came.after ? "" : "; it would not be drawn there";
+    const left = came.after === 0 ? "; it is left out of what is drawn" : "";
     this.chance.textContent = `The network gave it ${percent(chance)}: ${order}${left}.`;
     for (const node of this.steps)
       node.setAttribute("aria-disabled", String(!this.isThere(this.placeOf(node.dataset.to))));
@@ -138,7 +142,9 @@ class InsideView {
     const rows = this.value.expected;
     this.expected.replaceChildren(
       ...rows.map(({ name, before, after, came }) =>
-        bar(name, `${percent(before)} → ${after ? percent(after) : "none"}`, [before, after], came)
+        after === null
+          ? bar(name, percent(before), [before], came)
+          : bar(name, `${percent(before)} → ${after ? percent(after) : "none"}`, [before, after], came)
       )
     );
   }

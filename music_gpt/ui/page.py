@@ -331,7 +331,9 @@ def wire_looking(desk: Desk, widgets: Widgets) -> None:
         widgets.inside,
         js=ASKED,
         trigger_mode="always_last",
-        **AT_ONCE,
+        concurrency_limit=1,  # each takes up to half a second of all cores
+        concurrency_id="look",
+        **PRIVATE,
     )
 
 

@@ -28,6 +28,8 @@ only grows, so each update sends nothing but what is new, and the few notes that
 
 SHOWN_SECONDS = 0.01
 """Times are shown to the hundredth."""
+BEFORE = "before"
+"""Name of the take that is as the music was before a part of it was redone."""
 NO_TAKES: RollValue = {
     "seam": 0.0,
     "until": 0.0,
@@ -58,7 +60,7 @@ class Take:
         """What it is called where it is a prompt: `Take 1, seed 7`."""
         seed = self.settings.get("seed")
         words = (
-            "Before the redo" if self.name == "before" else self.name.replace("-", " ").capitalize()
+            "Before the redo" if self.name == BEFORE else self.name.replace("-", " ").capitalize()
         )
         return words if seed is None else f"{words}, seed {seed}"
 
@@ -82,7 +84,7 @@ def redone_takes(before: Take, redone: Redone) -> tuple[Take, ...]:
     told = [redone.settings(number) for number in range(redone.n_candidates)]
     part = told[0]["redo"]
     return (
-        Take("before", before.notes, before.settings, *part),
+        Take(BEFORE, before.notes, before.settings, *part),
         *[
             Take(f"redo-{number + 1}", redone.notes(number), settings, *part)
             for number, settings in enumerate(told)

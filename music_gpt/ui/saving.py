@@ -60,7 +60,9 @@ def write_all(
     With it come sentences on what is not in there.
     """
     seconds = sum(length(take.notes) for take in music.takes)
-    with_sound = seconds <= bounds.MAX_SOUND_SECONDS
+    told = []
+    if seconds > bounds.MAX_SOUND_SECONDS:
+        told = [ONLY_MIDI.format(minutes=seconds / 60, most=bounds.MAX_SOUND_SECONDS / 60)]
     path = shelf.path(
         f"{plain_name(music.name)}-{len(music.takes)}-takes.zip", room=2 * SOUND_BYTES
     )
@@ -68,13 +70,17 @@ def write_all(
         for take in music.takes:
             archive.writestr(f"{stem(music, take)}.mid", take_bytes(take))
             archive.writestr(f"{stem(music, take)}.png", take_picture(take))
-            if with_sound:
-                sound = path.with_name("take.flac")
+            if told:
+                continue
+            sound = path.with_name("take.flac")
+            try:
                 audio.write_audio(take.notes, sound, soundfont=soundfont)
-                archive.write(sound, f"{stem(music, take)}.flac")
-                sound.unlink()
-    told = ONLY_MIDI.format(minutes=seconds / 60, most=bounds.MAX_SOUND_SECONDS / 60)
-    return path, [] if with_sound else [told]
+            except InputError as error:  # what is no sound can be taken away all the same
+                told = [f"The archive holds MIDI and pictures only. {error}"]
+                continue
+            archive.write(sound, f"{stem(music, take)}.flac")
+            sound.unlink()
+    return path, told
 
 
 def write_sound(shelf: Shelf, notes: Notes, name: str, soundfont: SoundFont | None = None) -> Path:

@@ -174,7 +174,9 @@ class Visit:
         Raises `InputError` where it cannot be changed so.
         """
         shown = self.shown
-        prompt = _with_change(shown.given, change)
+        if shown.given is None:
+            raise InputError("There is no prompt to transpose; choose one.")
+        prompt = change_piece(shown.given, change)
         before = shown.roll | {"start": start, "end": end}
         faster = change.speed / shown.change.speed
         roll = moved_prompt(before, prompt, faster) | change_told(shown.given, change)

@@ -59,6 +59,9 @@ def test_arrows_lead_from_event_to_event(visit: Visit) -> None:
     visitor.page.get_by_role("button", name="The event before").click()
     again = inside(visitor, f"state.value.place == {first['place']}")["value"]
     assert again["said"] == first["said"]
+    for _ in range(6):  # quicker than answers come
+        visitor.page.get_by_role("button", name="The event after").click()
+    inside(visitor, f"state.value.place == {first['place'] + 6}")
 
 
 def test_other_arrows_lead_from_note_to_note(visit: Visit) -> None:

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from small import compose, melody, small_pianist
 
+from music_gpt.arrays import Floats
 from music_gpt.composing.composition import Composition
 from music_gpt.composing.insight import HeardPiece, Insight, insight
+from music_gpt.composing.pianist import Pianist
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import make_notes, piece_from_notes
 from music_gpt.tokens.events import (
@@ -30,13 +32,19 @@ KNOBS = [
 ]
 
 
-def insights(composition: Composition) -> list[tuple[int, Insight]]:
+def drawn_from(one: Insight) -> Floats:
+    """What an event that was composed was drawn from."""
+    assert one.drawn_from is not None
+    return one.drawn_from
+
+
+def insights(composition: Composition, pianist: Pianist = PIANIST) -> list[tuple[int, Insight]]:
     """The events of a take from its first new one on, and what was expected there."""
     piece = HeardPiece.of(composition.notes())
     settings, new = composition.settings(), (composition.seam_seconds, math.inf)
     n_new = composition.n_tokens - 1  # the end is none of the piece
     places = range(len(piece.ids) - n_new, len(piece.ids))
-    found = [PIANIST.look_inside(piece, place, settings, new) for place in places]
+    found = [pianist.look_inside(piece, place, settings, new) for place in places]
     return [(int(piece.ids[one.place]), one) for one in found]
 
 
@@ -52,8 +60,8 @@ def test_the_events_of_a_take_surprise_as_much_as_its_settings_tell(
 @pytest.mark.parametrize("knobs", KNOBS, ids=str)
 def test_every_event_of_a_take_is_among_what_it_was_drawn_from(knobs: dict[str, object]) -> None:
     found = insights(compose(PIANIST, OPENING, **knobs))
-    assert min(one.drawn_from[id_] for id_, one in found) > 0
-    assert [one.drawn_from.sum() for _, one in found] == pytest.approx([1.0] * len(found))
+    assert min(drawn_from(one)[id_] for id_, one in found) > 0
+    assert [drawn_from(one).sum() for _, one in found] == pytest.approx([1.0] * len(found))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -72,12 +80,20 @@ def test_every_event_of_a_redone_part_is_among_what_it_was_drawn_from(seed: int)
         for place in np.flatnonzero(inside).tolist()
     ]
     assert len(found) > 20
-    assert min(one.drawn_from[id_] for id_, one in found) > 0
+    assert min(drawn_from(one)[id_] for id_, one in found) > 0
+
+
+def test_beyond_the_context_it_hears_what_the_take_heard_there() -> None:
+    pianist = small_pianist(context=64)
+    composition = compose(pianist, OPENING, seconds=20.0)
+    assert composition.n_tokens > 4 * 64
+    nats = [-math.log(one.expected[id_]) for id_, one in insights(composition, pianist)]
+    assert np.mean(nats) == pytest.approx(composition.nats_per_token(), abs=2e-3)
 
 
 def test_at_temperature_0_the_event_that_came_was_certain() -> None:
     found = insights(compose(PIANIST, OPENING, temperature=0.0))
-    assert [one.drawn_from[id_] for id_, one in found] == [1.0] * len(found)
+    assert [drawn_from(one)[id_] for id_, one in found] == [1.0] * len(found)
 
 
 def test_what_a_figure_that_went_stale_has_lost_is_told() -> None:
@@ -87,7 +103,8 @@ def test_what_a_figure_that_went_stale_has_lost_is_told() -> None:
     given = PIANIST.look_inside(piece, place, {})
     composed = PIANIST.look_inside(piece, place, {}, (0.0, math.inf))
     assert composed.expected[60] == given.expected[60]
-    assert composed.drawn_from[60] < 0.1 * given.drawn_from[60]
+    assert given.drawn_from is None
+    assert drawn_from(composed)[60] < 0.1 * given.expected[60]
 
 
 def test_beyond_the_context_it_hears_the_last_events_and_how_loud_they_are() -> None:

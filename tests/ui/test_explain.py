@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from visiting import PIANIST, plain, steps, visitor
+from visiting import PIANIST, plain, steps, values_of, visitor
 
 from music_gpt.ui.desk import Desk
 from music_gpt.ui.visit import Visit, Wish
@@ -61,7 +61,20 @@ def test_of_a_take_its_first_new_note_is_told_and_how_it_was_drawn() -> None:
     for take, name in enumerate(["G3", "G♯3"]):
         found = look(visit, take=take, seconds=seam)
         assert (found["take"], found["said"], found["seconds"]) == (take, name, seam)
-        assert sum(row["after"] for row in found["expected"]) <= 1.0001
+        assert 0 < sum(row["after"] for row in found["expected"]) <= 1.0001
+
+
+def test_how_music_was_drawn_that_nobody_composed_here_is_not_told() -> None:
+    visit = visitor()
+    steps(visit, Wish(5.0, seed=7))
+    seam = visit.shown.roll["seam"]
+    redo = {"start": seam + 1, "end": seam + 2, "take": 0, "tab": 1, "candidates": 1}
+    list(DESK.redo(visit, redo, *values_of()))
+    for take, seconds in ((-1, 2.0), (0, seam + 1), (1, seam + 3)):
+        found = look(visit, take=take, seconds=seconds)
+        assert {row["after"] for row in found["expected"]} == {None}
+    inside = look(visit, take=1, seconds=seam + 1)["expected"]
+    assert None not in {row["after"] for row in inside}
 
 
 def test_long_music_begins_with_all_that_came_before() -> None:

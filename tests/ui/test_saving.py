@@ -16,12 +16,13 @@ from PIL import Image
 from visiting import FIRST, PIANIST, SCALE, names_in, steps, visitor
 
 from music_gpt import audio
+from music_gpt.errors import InputError
 from music_gpt.midi.piece import make_notes, read_piece, write_midi
 from music_gpt.soundfont import SoundFont
 from music_gpt.ui import bounds
 from music_gpt.ui.desk import Desk
 from music_gpt.ui.roll_value import length
-from music_gpt.ui.saving import KINDS
+from music_gpt.ui.saving import KINDS, write_all
 from music_gpt.ui.shelf import PREFIX, Shelf, clear_stale_shelves
 from music_gpt.ui.visit import Wish
 
@@ -158,3 +159,20 @@ def test_what_is_saved_as_sound_is_played_by_the_soundfont_of_the_page(
         sound = soundfile.read(str(file))[0]
         assert sound.shape == (1000, 2)
         assert np.allclose(sound, 0.5, atol=1e-3)
+
+
+def test_where_no_sound_can_be_made_the_archive_holds_the_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise InputError("The SoundFont is no longer there; put it back.")
+
+    monkeypatch.setattr(audio, "write_audio", refuse)
+    visit = visitor()
+    steps(visit, Wish(2.0, 2, seed=7))
+    shelf = Shelf()
+    path, told = write_all(shelf, visit.shown)
+    assert [name[-4:] for name in names_in(str(path))] == [".mid", ".png"] * 2
+    assert told == [
+        "The archive holds MIDI and pictures only. The SoundFont is no longer there; put it back."
+    ]
