@@ -5,6 +5,8 @@ Every module that handles music shares this array, and it knows neither MIDI nor
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -19,6 +21,9 @@ LOWEST_KEY, HIGHEST_KEY = 21, 108
 
 A_MOMENT = 0.002
 """Seconds by which times in a file, whole milliseconds, may lie beside those that were composed."""
+
+NO_PART = (math.inf, math.inf)
+"""From which second to which something was composed, where nothing was."""
 
 
 def struck_within(notes: Notes, part: tuple[float, float]) -> npt.NDArray[np.bool_]:

@@ -21,7 +21,7 @@ from music_gpt.generation.grammar import Ending, Grammar, Start
 from music_gpt.generation.sampler import probabilities
 from music_gpt.network.inside import observe
 from music_gpt.network.model import GPT
-from music_gpt.notes import Notes
+from music_gpt.notes import NO_PART, Notes
 from music_gpt.tokens.events import (
     EOS,
     FRAMES_PER_SECOND,
@@ -132,7 +132,7 @@ def insight(
     piece: HeardPiece,
     place: int,
     settings: Mapping[str, Any],
-    new: tuple[float, float] = (math.inf, math.inf),
+    new: tuple[float, float] = NO_PART,
 ) -> Insight:
     """What goes on in the network before the event at `place` is there.
 

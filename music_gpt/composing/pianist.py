@@ -46,7 +46,7 @@ from music_gpt.midi.changing import change_piece
 from music_gpt.midi.piece import Piece, PieceLike, as_piece, read_piece
 from music_gpt.network.checkpoint import bundled_checkpoint, load_checkpoint
 from music_gpt.network.model import GPT
-from music_gpt.notes import NOTE_DTYPE
+from music_gpt.notes import NO_PART, NOTE_DTYPE
 from music_gpt.printable import shown
 
 if TYPE_CHECKING:
@@ -282,7 +282,7 @@ class Pianist:
         piece: HeardPiece,
         place: int,
         settings: Mapping[str, Any],
-        new: tuple[float, float] = (math.inf, math.inf),
+        new: tuple[float, float] = NO_PART,
     ) -> Insight:
         """What the network expects before an event of a piece, and what it looks at: `insight`."""
         return insight(self._model, piece, place, settings, new)

@@ -28,6 +28,7 @@ from music_gpt.tokens.events import (
     TIME_SHIFT,
     VELOCITY,
     VOCAB_SIZE,
+    frames_of,
 )
 
 MEMORY_SECONDS = 2.0
@@ -69,11 +70,6 @@ def _faded(memory_seconds: float) -> tuple[float, ...]:
     return tuple(np.exp(-ages).tolist())
 
 
-def _frames(id_: int) -> int:
-    """Length of an event in frames: none but a wait has one."""
-    return id_ - (TIME_SHIFT - 1) if TIME_SHIFT <= id_ < VELOCITY else 0
-
-
 def _thicken(bias: Floats, nats: float | Floats) -> None:
     """Make music denser: add `nats` to the onsets in `bias` (..., V), and take them from waits."""
     bias[..., NOTE_ON:NOTE_OFF] += nats
@@ -94,7 +90,7 @@ class Rate(Rows):
             if id_ < NOTE_OFF:
                 self.per_second[take] += 1 / self._memory_seconds
             else:
-                self.per_second[take] *= self._faded[_frames(id_)]
+                self.per_second[take] *= self._faded[frames_of(id_)]
 
 
 class Leaning(Rows):
@@ -146,7 +142,7 @@ class _Tempo:
 
     def advance(self, id_: int) -> None:
         """One more event."""
-        frames = _frames(id_)
+        frames = frames_of(id_)
         if id_ < NOTE_OFF and self.opening > 0:
             self.own += 1 / OPENING_SECONDS
         elif frames:
@@ -265,4 +261,4 @@ class Figures(Rows):
             if id_ < NOTE_OFF:
                 repeats.strike(id_)
             else:
-                repeats.waited += _frames(id_) / FRAMES_PER_SECOND
+                repeats.waited += frames_of(id_) / FRAMES_PER_SECOND

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, whole_file
 from music_gpt.keys import pitch_name
-from music_gpt.notes import A_MOMENT, Notes, struck_within
+from music_gpt.notes import A_MOMENT, NO_PART, Notes, struck_within
 from music_gpt.report.drawing import BLACK_KEYS, PITCH_MARGIN
 from music_gpt.report.figures import AIR, LETTER, SPACE, figure_cover, figure_width
 
@@ -122,7 +122,7 @@ def picture_bytes(
         raise InputError(
             f"A picture shows music from 0 to {LONGEST_SECONDS:,.0f} seconds; give it notes in it."
         )
-    return FORMATS[suffix.lower()](Roll(notes, composed or (math.inf, math.inf)))
+    return FORMATS[suffix.lower()](Roll(notes, composed or NO_PART))
 
 
 # --- where everything lies --------------------------------------------------------------------

@@ -296,6 +296,15 @@ def _is_velocity(ids: Ids) -> npt.NDArray[np.bool_]:
     return (ids >= VELOCITY) & (ids < EOS)
 
 
+def frames_of(id_: int) -> int:
+    """Frames that one id lets pass, as `shift_frames` has them for many.
+
+    >>> frames_of(256), frames_of(355), frames_of(60)
+    (1, 100, 0)
+    """
+    return id_ - (TIME_SHIFT - 1) if TIME_SHIFT <= id_ < VELOCITY else 0
+
+
 def shift_frames(ids: Ids | Ints) -> Ints:
     """Frames that each id lets pass; 0 for all but shifts."""
     shifts = (ids >= TIME_SHIFT) & (ids < VELOCITY)

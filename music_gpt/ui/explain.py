@@ -16,13 +16,14 @@ from music_gpt.arrays import Floats
 from music_gpt.composing.insight import HeardPiece, Insight
 from music_gpt.errors import InputError
 from music_gpt.keys import pitch_name
+from music_gpt.notes import NO_PART
 from music_gpt.tokens.events import (
     EOS,
     FRAMES_PER_SECOND,
     NOTE_OFF,
     TIME_SHIFT,
     VELOCITY,
-    shift_frames,
+    frames_of,
     velocity_value,
 )
 from music_gpt.ui.history import Snapshot
@@ -35,7 +36,6 @@ TOLD = 8
 """Events that are told of all that were expected, the likeliest first."""
 LEAST_WEIGHT = 0.003
 """Attention below this is not told: less than can be seen."""
-NOT_COMPOSED = (math.inf, math.inf)
 LOST = "The note that you pressed did not arrive; load the page again."
 
 
@@ -84,7 +84,7 @@ def explain(pianist: Pianist, music: Snapshot, asked: Asked) -> dict[str, Any]:
         place = piece.place_of(asked.seconds, asked.pitch)
     else:
         place = piece.first_place(asked.seconds)
-    new = (take.first, take.last) if take.settings and take.name != BEFORE else NOT_COMPOSED
+    new = (take.first, take.last) if take.settings and take.name != BEFORE else NO_PART
     found = pianist.look_inside(piece, place, take.settings, new)
     return {
         "version": music.roll["version"],
@@ -100,7 +100,7 @@ def _take(music: Snapshot, number: int) -> Take:
     if number >= 0:
         return music.take(number)
     notes = silence() if music.prompt is None else music.prompt.sounding_notes
-    return Take("prompt", notes, {}, np.inf)
+    return Take("prompt", notes, {}, *NO_PART)
 
 
 # --- parts of the answer --------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def _drawn_event(piece: HeardPiece, place: int) -> str:
         kind, pitch = "n" if id_ < NOTE_OFF else "r", int(note["pitch"])
         start, end = note["start"], note["end"]
     elif id_ < VELOCITY:
-        kind, end = "w", start + waited_seconds(id_)
+        kind, end = "w", start + frames_of(id_) / FRAMES_PER_SECOND
     return f"{kind},{_ms(start)},{_ms(end)},{pitch},{event_words(id_)}"
 
 
@@ -198,11 +198,6 @@ def _ms(seconds: float) -> int:
 def _share(probability: float) -> float:
     """A probability that the browser can use; thousandths of a percent are enough."""
     return round(float(probability), 5)
-
-
-def waited_seconds(id_: int) -> float:
-    """The time that a wait lets pass."""
-    return int(shift_frames(np.array([id_]))[0]) / FRAMES_PER_SECOND
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -219,5 +214,5 @@ def event_words(id_: int) -> str:
     if id_ < TIME_SHIFT:
         return f"{pitch_name(id_ - NOTE_OFF)} let go"
     if id_ < VELOCITY:
-        return f"wait {waited_seconds(id_):.2f} s"
+        return f"wait {frames_of(id_) / FRAMES_PER_SECOND:.2f} s"
     return f"velocity {velocity_value(id_ - VELOCITY)}" if id_ < EOS else "the end"

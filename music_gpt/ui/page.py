@@ -253,18 +253,15 @@ def wire_prompt(
 ) -> None:
     """What is to be continued is chosen, or what was there before is shown again."""
     visit, (roll, *buttons) = widgets.visit, widgets.shown
-    browsed, _ = (
-        event(
-            desk.browse,
-            [visit, roll],
-            [roll, example, tracks, *buttons],
-            js=with_selection(),
-            trigger_mode=mode,
-            **AT_ONCE,
-        )
-        # the roll itself asks for one change of the prompt at a time
-        for event, mode in ((roll.input, "once"), (roll.submit, "multiple"))
-    )
+    browse: dict[str, Any] = {
+        "fn": desk.browse,
+        "inputs": [visit, roll],
+        "outputs": [roll, example, tracks, *buttons],
+        "js": with_selection(),
+        **AT_ONCE,
+    }
+    browsed = roll.input(trigger_mode="once", **browse)
+    roll.submit(trigger_mode="multiple", **browse)  # the roll asks for one change at a time
     compare(desk, widgets, browsed)
     last: dict[str, Any] = {"trigger_mode": "always_last", **PRIVATE}
     for chosen in (
