@@ -180,9 +180,8 @@ class Visit:
         before = shown.roll | {"start": start, "end": end}
         faster = change.speed / shown.change.speed
         roll = moved_prompt(before, prompt, faster) | change_told(shown.given, change)
-        if prompt is not None and shown.given is not None:
-            told = [line for line in prompt.warnings if line not in shown.given.warnings]
-            roll |= {"status": " ".join(told)}
+        told = [line for line in prompt.warnings if line not in shown.given.warnings]
+        roll |= {"status": " ".join(told)}
         return self._begin_with(replace(shown, prompt=prompt, takes=(), roll=roll, change=change))
 
     def _begin_with(self, prompt: Snapshot) -> RollValue:
