@@ -356,7 +356,7 @@ def test_notes_that_are_repeated_under_a_melody_do_not_grow_stale() -> None:
             struck(figures, int(rng.integers(60, 90)), 0.0)
         worst = max(worst, -leans(figures).min())
         struck(figures, 56, 0.25)
-    assert worst < np.log(2)
+    assert worst < 1.0
 
 
 def test_a_figure_becomes_fresh_again_with_other_notes() -> None:

@@ -50,10 +50,10 @@ each nat, and the most nats. Of all 5 seconds of real music 3 % have more than 2
 and one in a thousand more than 35 (MAESTRO) or 43 (permissive corpora)."""
 LONGEST_FIGURE = 16
 """Pitches of the longest figure, as a trill or a broken chord, that grows stale."""
-STALE_RUN, PITCHES_PER_NAT = 24, 4
+STALE_RUN, PITCHES_PER_NAT = 20, 4
 """Repeated pitches from which it does, and more of them that make its next pitch less likely by one
 nat."""
-STALE_SECONDS, SECONDS_PER_NAT = 4.0, 0.5
+STALE_SECONDS, SECONDS_PER_NAT = 3.5, 0.5
 """The same in time, for a figure that has come three times and repeated `FEWEST_REPEATED` pitches:
 one bass note a second."""
 FEWEST_REPEATED = 5

@@ -7,6 +7,7 @@ strings. The module knows the pianist, but not the browser.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,8 @@ import numpy as np
 from music_gpt.arrays import Floats
 from music_gpt.composing.insight import HeardPiece, Insight
 from music_gpt.errors import InputError
-from music_gpt.keys import pitch_name
-from music_gpt.notes import NO_PART
+from music_gpt.keys import PITCH_CLASSES, pitch_name, spelling
+from music_gpt.notes import NO_PART, Notes
 from music_gpt.tokens.events import (
     EOS,
     FRAMES_PER_SECOND,
@@ -36,6 +37,8 @@ TOLD = 8
 """Events that are told of all that were expected, the likeliest first."""
 LEAST_WEIGHT = 0.003
 """Attention below this is not told: less than can be seen."""
+Names = Sequence[str]
+"""What the twelve pitch classes are called in a piece."""
 LOST = "The note that you pressed did not arrive; load the page again."
 
 
@@ -86,12 +89,13 @@ def explain(pianist: Pianist, music: Snapshot, asked: Asked) -> dict[str, Any]:
         place = piece.first_place(asked.seconds)
     new = (take.first, take.last) if take.settings and take.name != BEFORE else NO_PART
     found = pianist.look_inside(piece, place, take.settings, new)
+    names = names_in(take.notes)
     return {
         "version": music.roll["version"],
         "take": asked.take,
-        **event_value(piece, place),
-        **expected_value(found, int(piece.ids[place])),
-        **attention_value(piece, found),
+        **event_value(piece, place, names),
+        **expected_value(found, int(piece.ids[place]), names),
+        **attention_value(piece, found, names),
     }
 
 
@@ -106,7 +110,7 @@ def _take(music: Snapshot, number: int) -> Take:
 # --- parts of the answer --------------------------------------------------------------------------
 
 
-def event_value(piece: HeardPiece, place: int) -> dict[str, Any]:
+def event_value(piece: HeardPiece, place: int, names: Names) -> dict[str, Any]:
     """Which event it is, where it is in the music, and where the notes before and after it are.
 
     Where there is none, a place before the first event, or after the last one.
@@ -117,13 +121,13 @@ def event_value(piece: HeardPiece, place: int) -> dict[str, Any]:
         "places": len(piece.ids) - 1,
         "noteBefore": int(struck[struck < place].max(initial=0)),
         "noteAfter": int(struck[struck > place].min(initial=len(piece.ids))),
-        "said": event_words(int(piece.ids[place])),
-        "chosen": _drawn_event(piece, place),
+        "said": event_words(int(piece.ids[place]), names),
+        "chosen": _drawn_event(piece, place, names),
         "seconds": round(float(piece.seconds[place]), 2),
     }
 
 
-def expected_value(found: Insight, id_: int) -> dict[str, Any]:
+def expected_value(found: Insight, id_: int, names: Names) -> dict[str, Any]:
     """The likeliest events and the one that came: before and after grammar, leans and filters.
 
     With it, how the chance of the one that came changes from layer to layer, and what is likeliest
@@ -138,7 +142,7 @@ def expected_value(found: Insight, id_: int) -> dict[str, Any]:
         "of": len(found.expected),
         "expected": [
             {
-                "name": event_words(row),
+                "name": event_words(row, names),
                 "before": _share(found.expected[row]),
                 "after": None if found.drawn_from is None else _share(found.drawn_from[row]),
                 "came": row == id_,
@@ -148,14 +152,14 @@ def expected_value(found: Insight, id_: int) -> dict[str, Any]:
         "depths": [
             {
                 "chance": _share(row[id_]),
-                "guess": event_words(int(np.where(found.allowed, row, 0.0).argmax())),
+                "guess": event_words(int(np.where(found.allowed, row, 0.0).argmax()), names),
             }
             for row in found.depths
         ],
     }
 
 
-def attention_value(piece: HeardPiece, found: Insight) -> dict[str, Any]:
+def attention_value(piece: HeardPiece, found: Insight, names: Names) -> dict[str, Any]:
     """The events that were heard, as the roll draws them, and how much each head attends to them.
 
     Events are `kind,start,end,pitch,words;` in milliseconds; heads are texts `event,thousandths;`.
@@ -164,7 +168,7 @@ def attention_value(piece: HeardPiece, found: Insight) -> dict[str, Any]:
     head = f"s,{_ms(piece.seconds[first])},{_ms(piece.seconds[first])},0,"
     head += "all that came before" if first else "the start"
     return {
-        "events": ";".join([head, *[_drawn_event(piece, place) for place in others]]),
+        "events": ";".join([head, *[_drawn_event(piece, place, names) for place in others]]),
         "heads": [[_weights_text(head) for head in block] for block in found.attention],
     }
 
@@ -174,7 +178,7 @@ def _weights_text(weights: Floats) -> str:
     return ";".join(f"{number},{round(float(weights[number]) * 1000)}" for number in told)
 
 
-def _drawn_event(piece: HeardPiece, place: int) -> str:
+def _drawn_event(piece: HeardPiece, place: int, names: Names) -> str:
     """An event as `kind,start,end,pitch,words`: of a note the whole, of a wait what passes.
 
     The kinds are n for a note that is struck, r for one that is released, w for a wait, v for a
@@ -188,7 +192,7 @@ def _drawn_event(piece: HeardPiece, place: int) -> str:
         start, end = note["start"], note["end"]
     elif id_ < VELOCITY:
         kind, end = "w", start + frames_of(id_) / FRAMES_PER_SECOND
-    return f"{kind},{_ms(start)},{_ms(end)},{pitch},{event_words(id_)}"
+    return f"{kind},{_ms(start)},{_ms(end)},{pitch},{event_words(id_, names)}"
 
 
 def _ms(seconds: float) -> int:
@@ -203,16 +207,22 @@ def _share(probability: float) -> float:
 # --- words ----------------------------------------------------------------------------------------
 
 
-def event_words(id_: int) -> str:
+def names_in(notes: Notes) -> Names:
+    """What the pitch classes are called in the key that these notes are in."""
+    seconds = notes["end"] - notes["start"]
+    return spelling(np.bincount(notes["pitch"] % 12, seconds, minlength=12).tolist())
+
+
+def event_words(id_: int, names: Names = PITCH_CLASSES) -> str:
     """An event as people say it.
 
     >>> [event_words(id_) for id_ in (60, 188, 305, 372, 388)]
     ['C4', 'C4 let go', 'wait 0.50 s', 'velocity 67', 'the end']
     """
     if id_ < NOTE_OFF:
-        return pitch_name(id_)
+        return pitch_name(id_, names)
     if id_ < TIME_SHIFT:
-        return f"{pitch_name(id_ - NOTE_OFF)} let go"
+        return f"{pitch_name(id_ - NOTE_OFF, names)} let go"
     if id_ < VELOCITY:
         return f"wait {frames_of(id_) / FRAMES_PER_SECOND:.2f} s"
     return f"velocity {velocity_value(id_ - VELOCITY)}" if id_ < EOS else "the end"

@@ -103,6 +103,7 @@ class InsideView {
     const { version, take } = this.roll.inView();
     if (!this.isOpen) return;
     this.told.textContent = value.fault || HOW;
+    if (value.fault) this.aim = undefined; // one goes on from what is shown
     if (value.version !== version || value.take !== take) return; // it came too late
     this.value = value;
     if (value.place === this.aim) this.aim = undefined;

@@ -27,6 +27,9 @@ const PRESSED = `button, ${CHOSEN}`; // what space is for
 const SENT = "Reading what you played …";
 const HOW = "Play with these letters, a finger, or a MIDI keyboard. Space is the pedal.";
 const HOW_BY_TOUCH = "Play on these keys, or on a MIDI keyboard.";
+const BEYOND = "keys beyond the 88 of a piano are left out";
+const AGAIN = "Start over";
+const BACK = "Bring back"; // what it says while nothing new was played
 
 function holderOf(input) {
   return `midi ${input.id} `;
@@ -44,6 +47,7 @@ class PianoKeyboard {
     this.isSent = false;
     this.sent = 0; // notes of what was sent last
     this.recording = new Recording();
+    this.leftOff = null; // what was played before a new start, until something new is
     this.base = FIRST_C;
     this.holders = new Map(); // pitch -> what holds it: a MIDI input, a letter, a finger
     this.feet = new Set(); // what holds the pedal
@@ -97,8 +101,12 @@ class PianoKeyboard {
   // A foot that stays on the pedal tells nothing more.
   startOver() {
     this.liftKeys();
+    this.recording.press(false, performance.now());
     this.player.liftAll("live");
-    this.recording = new Recording();
+    const { leftOff } = this;
+    this.leftOff = this.recording.count ? this.recording : null;
+    this.recording = (!this.leftOff && leftOff) || new Recording();
+    this.recording.goOn();
     this.recording.press(this.feet.size > 0, performance.now());
     this.show();
   }
@@ -123,6 +131,7 @@ class PianoKeyboard {
   leave(isMine) {
     if (isMine && this.sent && this.sent === this.recording.count) this.recording = new Recording();
     if (isMine) this.sent = 0;
+    if (isMine) this.leftOff = null;
     this.close();
   }
 
@@ -142,16 +151,25 @@ class PianoKeyboard {
 
   // A key that is held from two sides is one key.
   down(holder, pitch, velocity, stamp) {
-    if (this.isSent || pitch < LOWEST_KEY || pitch > HIGHEST_KEY) return;
+    if (this.isSent) return;
+    if (pitch < LOWEST_KEY || pitch > HIGHEST_KEY) return this.beyond();
     const held = this.holders.get(pitch) || new Set();
     const isNew = !held.size || held.has(holder);
     this.holders.set(pitch, held.add(holder));
     if (!isNew) return;
     if (!this.recording.count) this.roll.say("Recording");
+    this.leftOff = null;
     this.recording.down(pitch, velocity, stamp);
     this.player.press("live" + pitch, pitch, velocity);
     this.light(pitch, true);
     this.show();
+  }
+
+  // Said beside the name of the keyboard, and once to those who hear the page.
+  beyond() {
+    if (this.sourceNode.textContent.includes(BEYOND)) return;
+    this.sourceNode.textContent += " · " + BEYOND;
+    this.roll.say(BEYOND);
   }
 
   up(holder, pitch, stamp) {
@@ -210,7 +228,9 @@ class PianoKeyboard {
 
   show() {
     const { count, seconds, pedal } = this.recording;
-    this.useNode.disabled = this.againNode.disabled = this.isSent || !count;
+    this.useNode.disabled = this.isSent || !count;
+    this.againNode.disabled = this.isSent || !(count || this.leftOff);
+    this.againNode.textContent = this.leftOff ? BACK : AGAIN;
     this.cancelNode.disabled = this.isSent;
     const notes = count === 1 ? "1 note" : count.toLocaleString("en") + " notes";
     const told = `Recording · ${clock(seconds)} · ${notes}` + (pedal ? " · pedal" : "");

@@ -162,6 +162,41 @@ def test_one_may_start_over_or_leave_it(visit: Visit) -> None:
     visitor.page.wait_for_selector("#compose:visible")
 
 
+def test_what_was_played_before_a_new_start_can_be_brought_back(visit: Visit) -> None:
+    visitor = sit_down(visit().open())
+    visitor.page.keyboard.press("a", delay=50)
+    visitor.page.keyboard.press("d", delay=50)
+    visitor.wait("state.played == 2")
+    again = visitor.page.locator(".mg-played-again")
+    again.click()
+    visitor.wait("state.played === 0")
+    expect(again).to_have_text("Bring back")
+    again.click()
+    visitor.wait("state.played == 2 && state.notes == 2")
+    expect(again).to_have_text("Start over")
+    visitor.page.keyboard.press("g", delay=50)  # and one goes on
+    visitor.wait("state.played == 3")
+    again.click()
+    visitor.page.keyboard.press("a", delay=50)  # something new: what was before is gone
+    expect(again).to_have_text("Start over")
+    assert visitor.state["played"] == 1
+
+
+def test_keys_beyond_those_of_a_piano_are_left_out_and_it_is_said(visit: Visit) -> None:
+    visitor = visit()
+    visitor.page.add_init_script(STAGE_PIANO)
+    sit_down(visitor.open())
+    for pitch in (20, 109, 20):
+        visitor.page.evaluate(SEND, [0x90, pitch, 100])
+        visitor.page.evaluate(SEND, [0x80, pitch, 0])
+    expect(visitor.page.locator(".mg-played-source")).to_have_text(
+        "Stage Piano · keys beyond the 88 of a piano are left out"
+    )
+    assert visitor.state["played"] == 0
+    visitor.page.evaluate(SEND, [0x90, 108, 100])
+    visitor.wait("state.played == 1")
+
+
 def test_octaves_can_be_changed_and_a_letter_that_is_down_comes_up(visit: Visit) -> None:
     visitor = sit_down(visit().open())
     visitor.page.keyboard.down("a")

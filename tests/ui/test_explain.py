@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from visiting import PIANIST, plain, steps, values_of, visitor
 
+from music_gpt.midi.piece import piece_from_notes
+from music_gpt.notes import NOTE_DTYPE
 from music_gpt.ui.desk import Desk
 from music_gpt.ui.visit import Visit, Wish
 
@@ -34,7 +37,7 @@ def test_a_note_of_the_prompt_tells_what_was_expected_and_looked_at() -> None:
     assert len(events) == found["place"]
     assert events[0] == "s,0,0,0,the start"
     assert events[1].startswith("v,0,0,0,velocity")
-    assert events[-1] == "r,1500,2000,63,D♯4 let go"
+    assert events[-1] == "r,1500,2000,63,E♭4 let go"
     for text in (head for block in found["heads"] for head in block):
         rows = [tuple(map(int, item.split(","))) for item in text.split(";")]
         assert all(0 <= event < len(events) for event, _ in rows)
@@ -46,9 +49,9 @@ def test_one_goes_on_from_event_to_event_to_the_end_and_not_beyond() -> None:
     first = look(visit, seconds=0.0)
     assert first["said"] == "C4"
     said = [look(visit, place=place)["said"] for place in range(1, 6)]
-    assert said == ["velocity 63", "C4", "wait 0.50 s", "C4 let go", "C♯4"]
+    assert said == ["velocity 63", "C4", "wait 0.50 s", "C4 let go", "D♭4"]
     last = look(visit, place=first["places"])
-    assert last["said"] == "D♯5 let go"
+    assert last["said"] == "E♭5 let go"
     assert (first["noteBefore"], first["noteAfter"]) == (0, 5)
     assert (last["noteBefore"], last["noteAfter"]) == (last["place"] - 2, last["places"] + 1)
     assert "1 to" in look(visit, place=first["places"] + 1)["fault"]
@@ -58,7 +61,7 @@ def test_of_a_take_its_first_new_note_is_told_and_how_it_was_drawn() -> None:
     visit = visitor()
     steps(visit, Wish(5.0, 2, seed=7))
     seam = visit.shown.roll["seam"]
-    for take, name in enumerate(["G3", "G♯3"]):
+    for take, name in enumerate(["G3", "A♭3"]):
         found = look(visit, take=take, seconds=seam)
         assert (found["take"], found["said"], found["seconds"]) == (take, name, seam)
         assert 0 < sum(row["after"] for row in found["expected"]) <= 1.0001
@@ -108,3 +111,14 @@ def test_what_cannot_be_looked_at_is_a_sentence() -> None:
 )
 def test_what_no_page_sends_is_a_sentence(payload: Any) -> None:
     assert "did not arrive" in DESK.look(visitor(), payload)["fault"]
+
+
+def test_notes_are_called_as_in_the_key_of_the_music() -> None:
+    visit = visitor()
+    scale = [63, 65, 67, 68, 70, 72, 74, 75]  # E flat major
+    notes = np.array(
+        [(0.5 * i, 0.5 * i + 0.5, pitch, 80) for i, pitch in enumerate(scale)], NOTE_DTYPE
+    )
+    visit.show_prompt(piece_from_notes(notes), "A scale")
+    said = [look(visit, seconds=i / 2, pitch=pitch)["said"] for i, pitch in enumerate(scale)]
+    assert said == ["E♭4", "F4", "G4", "A♭4", "B♭4", "C5", "D5", "E♭5"]
