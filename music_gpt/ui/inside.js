@@ -21,7 +21,7 @@ class InsideView {
     this.value = {};
     for (const name of ["fold", "body", "told", "found", "said", "chance"])
       this[name] = this.root.querySelector(".mi-" + name);
-    for (const name of ["expected", "depths", "heads", "looked"])
+    for (const name of ["expected", "depths", "heads", "looked", "copy"])
       this[name] = this.root.querySelector(".mi-" + name);
     this.fold.addEventListener("click", () => this.toggle());
     this.steps = [...this.root.querySelectorAll(".mi-step")];
@@ -50,6 +50,7 @@ class InsideView {
     this.roll.look({
       picked: (note) => this.ask({ seconds: note.start, pitch: note.pitch }),
       shown: () => this.begin(),
+      drawn: (picture) => this.showCopy(picture),
     });
     this.begin();
   }
@@ -192,12 +193,11 @@ class InsideView {
 
   makeHead(name) {
     const node = document.createElement("button");
-    const said = name === ALL ? "All heads together" : "Block " + name.replace(".", ", head ");
     node.type = "button";
     node.role = "radio";
-    node.title = said;
+    node.title = headWords(name);
     node.dataset.head = name;
-    node.setAttribute("aria-label", said);
+    node.setAttribute("aria-label", headWords(name));
     node.setAttribute("aria-checked", String(name === this.head));
     node.tabIndex = name === this.head ? 0 : -1;
     node.append(field(this.sharesOf(name)));
@@ -226,6 +226,7 @@ class InsideView {
     const most = Math.max(...shares, 1e-9);
     const glowing = this.events.map((event, i) => ({ ...event, strength: Math.sqrt(shares[i] / most) }));
     const chosen = readEvent(this.value.chosen);
+    this.copy.setAttribute("aria-label", `What ${headWords(this.head)} looked at`);
     this.roll.glow({ events: glowing.filter((event) => event.strength > 0.07), chosen });
     const order = [...shares.keys()].sort((a, b) => shares[b] - shares[a]).slice(0, MOST_LOOKED);
     this.looked.replaceChildren(
@@ -236,6 +237,14 @@ class InsideView {
       })
     );
   }
+
+  // Where the window is narrow the roll is far above: what glows there is seen beside the heads, too.
+  showCopy(picture) {
+    if (!this.copy.clientWidth) return;
+    this.copy.width = picture.width;
+    this.copy.height = picture.height;
+    this.copy.getContext("2d").drawImage(picture, 0, 0);
+  }
 }
 
 // ---- pieces of it -------------------------------------------------------------------------------
@@ -243,6 +252,10 @@ class InsideView {
 function readEvent(text) {
   const [kind, start, end, pitch, words] = text.split(",");
   return { kind, start: start / 1000, end: end / 1000, pitch: Number(pitch), words };
+}
+
+function headWords(head) {
+  return head === ALL ? "All heads together" : "Block " + head.replace(".", ", head ");
 }
 
 const happens = (event) => (event.kind === "r" ? event.end : event.start);

@@ -18,7 +18,8 @@ class LookedRoll extends PlayedRoll {
     else this.player.seek(this.seconds(event));
   }
 
-  // Somebody looks inside: is told which notes are pressed, and when other music is in view.
+  // Somebody looks inside: is told which notes are pressed, when other music is in view, and when
+  // what was looked at is drawn.
   look(looking) {
     this.looking = looking;
     this.root.dataset.looking = Boolean(looking);
@@ -50,6 +51,7 @@ class LookedRoll extends PlayedRoll {
     const pen = this.notesNode.getContext("2d");
     this.drawGlow(pen, this.paint());
     this.drawKeys(pen, this.paint(), new Map());
+    this.looking.drawn(this.notesNode);
   }
 
   // What the network looked at: all else fades. Waits stand at the bottom, releases at their notes.

@@ -101,6 +101,26 @@ def test_a_head_that_is_chosen_glows_in_the_roll(visit: Visit) -> None:
     assert visitor.state["position"] > 0
 
 
+def test_on_a_phone_what_glows_in_the_roll_is_seen_beside_the_heads(visit: Visit) -> None:
+    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+    visitor = visit(**phone).open()
+    copy = visitor.page.locator(".mi-copy")
+    picture = "document.querySelector('.mi-copy').toDataURL()"
+    open_inside(visitor)
+    heads = visitor.page.get_by_role("radio", name="Block")
+    heads.nth(0).tap()
+    expect(copy).to_have_attribute("aria-label", "What Block 1, head 1 looked at")
+    box, head = box_of(copy), box_of(heads.nth(3))
+    assert box["height"] > 80
+    assert 0 < box["y"] - head["y"] < 200
+    visitor.page.wait_for_function("document.querySelector('.mi-copy').width > 300")
+    visitor.page.wait_for_timeout(100)
+    before = visitor.page.evaluate(picture)
+    heads.nth(3).tap()
+    visitor.page.wait_for_function(f"(before) => {picture} !== before", arg=before)
+    visitor.photograph("inside-phone")
+
+
 def test_new_music_is_looked_at_when_it_has_come(visit: Visit) -> None:
     visitor = visit().open()
     open_inside(visitor)
