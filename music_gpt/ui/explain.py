@@ -39,6 +39,9 @@ LEAST_WEIGHT = 0.003
 """Attention below this is not told: less than can be seen."""
 Names = Sequence[str]
 """What the twelve pitch classes are called in a piece."""
+ROUNDING = ("onnx-int8",)
+"""Engines whose weights are rounded: in full precision, in which one looks, chances differ from
+those that they drew with by a hundredth or two."""
 LOST = "The note that you pressed did not arrive; load the page again."
 
 
@@ -93,6 +96,7 @@ def explain(pianist: Pianist, music: Snapshot, asked: Asked) -> dict[str, Any]:
     return {
         "version": music.roll["version"],
         "take": asked.take,
+        "rounded": found.drawn_from is not None and take.settings.get("engine") in ROUNDING,
         **event_value(piece, place, names),
         **expected_value(found, int(piece.ids[place]), names),
         **attention_value(piece, found, names),

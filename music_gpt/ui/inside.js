@@ -4,6 +4,7 @@
 const ALL = "all"; // the mean of all heads
 const HOW = "Press a note in the roll: you see what the network expected in its place, and what it looked at.";
 const BUSY_NOW = "Music is being composed; what is inside can be seen when it has come, or is stopped.";
+const ROUNDED = " It was drawn in the engine onnx-int8, whose chances differ from these by a hundredth or two.";
 const MOST_LOOKED = 6; // events that are told of those that were looked at
 const FIELD = { width: 56, height: 22, bins: 28 };
 
@@ -129,13 +130,13 @@ class InsideView {
   }
 
   showEvent() {
-    const { said, seconds, place, places, chance, rank, of, expected } = this.value;
+    const { said, seconds, place, places, chance, rank, of, expected, rounded } = this.value;
     this.said.querySelector("b").textContent = said;
     this.said.querySelector("span").textContent = `at ${seconds.toFixed(2)} s · event ${place} of ${places}`;
     const order = rank === 1 ? "its first choice" : `choice ${rank} of the ${of} events there are`;
     const came = expected.find((row) => row.came);
     const left = came.after === 0 ? "; it is left out of what is drawn" : "";
-    this.chance.textContent = `The network gave it ${percent(chance)}: ${order}${left}.`;
+    this.chance.textContent = `The network gave it ${percent(chance)}: ${order}${left}.${rounded ? ROUNDED : ""}`;
     for (const node of this.steps)
       node.setAttribute("aria-disabled", String(!this.isThere(this.placeOf(node.dataset.to))));
   }

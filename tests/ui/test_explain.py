@@ -1,5 +1,6 @@
 """A note that is pressed and what the page tells of it, without a browser."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -122,3 +123,15 @@ def test_notes_are_called_as_in_the_key_of_the_music() -> None:
     visit.show_prompt(piece_from_notes(notes), "A scale")
     said = [look(visit, seconds=i / 2, pitch=pitch)["said"] for i, pitch in enumerate(scale)]
     assert said == ["E♭4", "F4", "G4", "A♭4", "B♭4", "C5", "D5", "E♭5"]
+
+
+@pytest.mark.parametrize(("engine", "rounded"), [("onnx-int8", True), ("onnx", False)])
+def test_it_is_told_where_music_was_drawn_with_rounded_weights(engine: str, rounded: bool) -> None:
+    visit = visitor()
+    steps(visit, Wish(5.0, seed=7))
+    takes = [
+        replace(take, settings=take.settings | {"engine": engine}) for take in visit.shown.takes
+    ]
+    visit.change(takes=tuple(takes))
+    assert look(visit, take=0, seconds=visit.shown.roll["seam"])["rounded"] is rounded
+    assert look(visit, take=0, seconds=0.0)["rounded"] is False  # the prompt was not drawn
