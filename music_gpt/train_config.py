@@ -31,8 +31,6 @@ EVALUATION_SHARE = 0.08
 """Of all minutes, those kept for scoring; if they are too few, a part of each split is scored."""
 TRIAL_TOKENS = 16_384
 """Tokens that are scored to see how quickly it goes."""
-LEAST_SECONDS = 6.0
-"""Training gets at least this much, even where starting the program took all of the minutes."""
 USED_SHARE = 0.8
 """Of the time that is left, as much as the scoring is planned to take: speeds vary."""
 
@@ -95,14 +93,13 @@ def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
     from music_gpt.training.run_folder import EVALUATION
     from music_gpt.training_samples import train_and_listen
 
-    config, spent = for_training(config, time.monotonic() - began)
     result = train_and_listen(
         args.tokens,
         args.out,
-        config,
+        for_training(config),
         resume=args.resume,
         finished_too=not (args.out / EVALUATION).exists(),  # it may have ended while it was scored
-        spent_seconds=spent,
+        began=began,
         init_from=args.init_from,
     )
     if not result:
@@ -119,15 +116,14 @@ def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
     return result
 
 
-def for_training(config: RunConfig, spent_seconds: float) -> tuple[RunConfig, float]:
-    """The run with the minutes that are for training alone, and the seconds of them that are over.
+def for_training(config: RunConfig) -> RunConfig:
+    """The run with the minutes that are for training and all that comes before it.
 
     Only what is fixed by the settings bounds it, so a run that is resumed is finished when it was.
     """
     minutes = config.train.max_minutes * (1 - EVALUATION_SHARE)
-    spent = min(spent_seconds, max(60 * minutes - LEAST_SECONDS, 0.0))
     settings = dataclasses.replace(config.train, max_minutes=minutes)
-    return dataclasses.replace(config, train=settings), spent
+    return dataclasses.replace(config, train=settings)
 
 
 def evaluate(

@@ -43,6 +43,8 @@ FIRST_COST = 2.0
 next time, and come half as often."""
 LAST_SECONDS, SHORTEST_RUN = 8.0, 5.0
 """Seconds that all samples may take in any case, of a run that is no shorter than this."""
+LAST_SHARE = 0.1
+"""Where the clock bounds a run, the last samples are planned for no more of it than this."""
 COMPOSING = 0.6
 """Share of this time in which to compose; the rest is for pictures and sound."""
 
@@ -54,7 +56,7 @@ def train_and_listen(
     *,
     resume: bool = False,
     finished_too: bool = False,
-    spent_seconds: float = 0.0,
+    began: float | None = None,
     init_from: str | Path | None = None,
 ) -> dict[str, Any]:
     """`training.run.train`, with samples where it is measured: options and errors are its own."""
@@ -67,7 +69,7 @@ def train_and_listen(
         config,
         resume=resume,
         finished_too=finished_too,
-        spent_seconds=spent_seconds,
+        began=began,
         init_from=init_from,
         listener=listener,
     )
@@ -96,13 +98,21 @@ class Listening:
         took = time.monotonic() - began
         self._spent, self._cost = self._spent + took, max(self._cost, took)
 
+    def last_seconds(self, limit_seconds: float) -> float:
+        """How long the last samples may take, of a run that has so many seconds in all."""
+        if not self.n_samples or limit_seconds < SHORTEST_RUN:
+            return 0.0
+        longest = min(max(SHARE * limit_seconds, LAST_SECONDS), LONGEST)
+        return min(longest, max(LAST_SHARE * limit_seconds, FIRST_COST))
+
     def _allowed(self, moment: Moment) -> float:
         """Seconds that samples may take now; 0 where it is not their turn."""
         if not self.n_samples:
             return 0.0
         if moment.is_last:
             rest = max(SHARE * moment.seconds, LAST_SECONDS) - self._spent
-            rest = max(rest, FIRST_COST)  # earlier ones may have taken longer than they might
+            # earlier ones may have taken longer than they might, as the last measurement may have
+            rest = max(min(rest, moment.seconds_left), FIRST_COST)
             return min(rest, LONGEST) if moment.seconds >= SHORTEST_RUN else 0.0
         rest = min(SHARE_MEANWHILE * moment.seconds - self._spent, LONGEST)
         return rest if rest >= min(self._cost, LONGEST) else 0.0

@@ -133,6 +133,15 @@ def test_a_run_has_samples_at_its_end_unless_it_took_hardly_any_time(tmp_path: P
     assert allowed_at(listener, 60.0, is_last=True) == FIRST_COST
 
 
+def test_the_last_samples_fit_into_the_minutes_of_a_run(tmp_path: Path) -> None:
+    listener = Listening("", tmp_path, 3)
+    limits = (4.0, 10.0, 60.0, 600.0, 36_000.0)
+    assert [listener.last_seconds(limit) for limit in limits] == [0.0, FIRST_COST, 6.0, 12.0, 20.0]
+    assert Listening("", tmp_path, 0).last_seconds(600.0) == 0.0
+    for left, allowed in ((9.0, 9.0), (-1.0, FIRST_COST)):
+        assert listener._allowed(Moment(1, 600.0, True, left)) == allowed
+
+
 @pytest.mark.usefixtures("_silent")
 def test_a_slow_network_is_heard_less_often_and_for_longer(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -118,7 +118,7 @@ def _add_train() -> Verb:
         "--max-minutes",
         type=float,
         default=None,
-        help="End, cooled down, after so many minutes; the same as --train.max_minutes.",
+        help="End, cooled down, within so many minutes; the same as --train.max_minutes.",
     )
     verb.add_argument("--init-from", type=str, default=None, help="Checkpoint to start from.")
     verb.add_argument("--json", action="store_true", help="Print the result as one JSON object.")

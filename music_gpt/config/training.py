@@ -98,7 +98,8 @@ class TrainConfig:
     epochs: float = 1.0
     """Passes over the training split, where neither max_steps nor max_minutes bounds the run."""
     max_minutes: float = 0.0
-    """Minutes of training after which the run ends, cooled down; 0 for no such bound."""
+    """Minutes of training within which the run ends, cooled down, its last measurement, samples and
+    checkpoint included; 0 for no such bound."""
     accumulate: int = 1
     """Batches of whose gradients a step takes the mean."""
     validate_every_steps: int = 500

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from music_gpt.printable import shown
 from music_gpt.tokens.data import Windows
 from music_gpt.tokens.events import NOTE_OFF
 from music_gpt.training.clock import RunningClock
+from music_gpt.training.ending import Ending
 from music_gpt.training.module import Training, batch_nats
 from music_gpt.training.peak_flops import peak_flops
 from music_gpt.training.progress import Listener, Moment, Watch
@@ -34,6 +36,8 @@ from music_gpt.training.run_folder import (
 from music_gpt.training.stopping import StopSignals
 
 LOG_EVERY_STEPS = 20
+LEAST_SECONDS = 6.0
+"""A run has at least this much, even where its start took all of its minutes."""
 
 
 class RunCallback(pl.Callback):
@@ -47,9 +51,10 @@ class RunCallback(pl.Callback):
         resume: Mapping[str, Any],
         listener: Listener | None = None,
         about: Mapping[str, Any] | None = None,
+        began: float | None = None,
     ) -> None:
         self.run, self.validation, self.card, self.resume = run, validation, card, resume
-        self.listener, self.about = listener, dict(about or {})
+        self.listener, self.about, self.began = listener, dict(about or {}), began
         self.best = float(resume.get("best", math.inf))
         self.measured = float(resume.get("measured", math.nan))
         self.measured_at = resume.get("measured_at", 0)
@@ -58,6 +63,7 @@ class RunCallback(pl.Callback):
         self.clock = RunningClock()
         self._counted = self._last_save = self.clock.seconds()
         self._speed_mark = (self._counted, 0)
+        self._step_began, self._ending = self._counted, Ending(0.0)
         self._peak = math.nan
         self._watch: Watch | None = None
 
@@ -87,10 +93,11 @@ class RunCallback(pl.Callback):
         """Begin to count; Lightning's own handler of SIGTERM would end without saving."""
         module = cast(Training, pl_module)
         self.signals.take(signal.SIGTERM)
-        # where the minutes of the program are bounded, each process took some of its own to start
-        [module.seconds] = _over_ranks(trainer, [module.seconds], "max")
-        self._counted = self._last_save = self.clock.seconds()
+        # each process took some time of its own to start
+        [module.seconds] = _over_ranks(trainer, [self._start_seconds(module)], "max")
+        self._counted = self._last_save = self._step_began = self.clock.seconds()
         self._speed_mark = (self._counted, module.tokens)
+        self._ending = self._ending_of(module)
         device = _device_name(trainer.strategy.root_device)
         self._peak = peak_flops(device) * trainer.world_size
         if trainer.is_global_zero:
@@ -121,9 +128,11 @@ class RunCallback(pl.Callback):
         module.step += 1
         # only here: from one step to the next all processes have the time that they agree on
         self._count_time(module)
+        self._ending.stepped(self._counted - self._step_began)
         if module.ema is not None:
             module.ema.update(module.model)
         self._after_step(trainer, module)
+        self._step_began = self.clock.seconds()
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Count what the last measurement took."""
@@ -136,26 +145,56 @@ class RunCallback(pl.Callback):
         module.seconds += now - self._counted
         self._counted = now
 
+    def _start_seconds(self, module: Training) -> float:
+        """Time of the run that is over when training begins."""
+        if self.began is None or self.resume:
+            return module.seconds
+        return min(time.monotonic() - self.began, max(module.limit_seconds - LEAST_SECONDS, 0.0))
+
+    def _ending_of(self, module: Training) -> Ending:
+        config, limit = module.config, module.limit_seconds
+        tokens = config.data.batch_size * config.model.context * config.train.accumulate
+        return Ending(
+            limit - module.seconds,
+            steps_to_score=self.validation.n_targets / tokens if self.validation else 0.0,
+            samples_seconds=self.listener.last_seconds(limit) if self.listener else 0.0,
+            kept_seconds=module.kept_seconds,
+        )
+
     def _after_step(self, trainer: pl.Trainer, module: Training) -> None:
-        settings = module.config.train
-        due = self.clock.seconds() - self._last_save > 60.0 * settings.save_every_minutes
-        # all processes have to go by one clock, which sets their learning rates, and end together
-        signs = [module.seconds, float(bool(self.signals.received)), float(due)]
-        module.seconds, stopped, due_somewhere = _over_ranks(trainer, signs, "max")
-        done = module.progress >= 1.0
-        measuring = done or module.step % settings.validate_every_steps == 0
+        began = self.clock.seconds()
+        stopped, due = self._agree(trainer, module)
+        done, regular = module.progress >= 1.0, not module.near_end
+        at_its_turn = module.step % module.config.train.validate_every_steps == 0
+        measuring = done or (at_its_turn and regular)
         logging = measuring or module.step % LOG_EVERY_STEPS == 0
         if logging:
             self._measure(trainer, module, validating=measuring)
-        if done or stopped or due_somewhere or measuring:
+        if done or stopped or measuring or (due and regular):
             self.save(trainer, module)
         if done or stopped:
             self.stop_reason = "" if done else self.signals.received or "another process"
             trainer.should_stop = True
+        heard_seconds = 0.0
         if (measuring or stopped) and trainer.is_global_zero:
-            self._tell(module, measuring=measuring, done=done)
+            heard_seconds = self._tell(module, measuring=measuring, done=done)
+        if measuring:
+            self._ending.measured(self.clock.seconds() - began - heard_seconds)
         if logging:
             self._speed_mark = (self.clock.seconds(), module.tokens)
+
+    def _agree(self, trainer: pl.Trainer, module: Training) -> tuple[bool, bool]:
+        """Set the time of all processes; whether one has to stop, and whether one should save.
+
+        By one clock they set their learning rates, and end together.
+        """
+        due = self.clock.seconds() - self._last_save > 60.0 * module.config.train.save_every_minutes
+        kept = self._ending.kept_seconds if module.limit_seconds else 0.0
+        signs = [module.seconds, kept, float(bool(self.signals.received)), float(due)]
+        module.seconds, module.kept_seconds, stopped, due_somewhere = _over_ranks(
+            trainer, signs, "max"
+        )
+        return bool(stopped), bool(due_somewhere)
 
     def _measure(self, trainer: pl.Trainer, module: Training, *, validating: bool) -> None:
         """Log the training loss and, when validating, that of new music; keep the best weights."""
@@ -196,13 +235,18 @@ class RunCallback(pl.Callback):
             mfu=speed * module.model.flops_per_token(module.context) / self._peak,
         )
 
-    def _tell(self, module: Training, *, measuring: bool, done: bool) -> None:
-        """Let the listener hear the network, and write the report."""
+    def _tell(self, module: Training, *, measuring: bool, done: bool) -> float:
+        """Let the listener hear the network, and write the report; the seconds of hearing."""
+        began = self.clock.seconds()
         if measuring and self.listener is not None:
+            now = module.seconds + began - self._counted
+            left = module.limit_seconds - now if module.limit_seconds else math.inf
             with module.kept_weights() as model:
-                self.listener(model, Moment(module.step, module.seconds, done))
+                self.listener(model, Moment(module.step, module.seconds, done, left))
+        took = self.clock.seconds() - began
         if self._watch is not None:
             self._watch.report(_state(module, self.stop_reason))
+        return took
 
     def save(self, trainer: pl.Trainer, module: Training) -> None:
         """Write last.ckpt; the one before becomes previous.ckpt."""

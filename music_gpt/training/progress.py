@@ -10,7 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tqdm import tqdm
 
@@ -43,10 +43,18 @@ class Moment(NamedTuple):
     seconds: float
     """Of training so far."""
     is_last: bool
+    seconds_left: float = math.inf
+    """Up to the end of a run that the clock bounds."""
 
 
-Listener = Callable[[GPT, Moment], None]
-"""What is given the network, with the weights to keep and ready to play, when it was measured."""
+class Listener(Protocol):
+    """What hears the network when it was measured."""
+
+    def __call__(self, model: GPT, moment: Moment) -> None:
+        """Hear it: with the weights to keep, and ready to play."""
+
+    def last_seconds(self, limit_seconds: float) -> float:
+        """How long the last time may take, of a run that has so many seconds in all."""
 
 
 class Watch:

@@ -53,19 +53,19 @@ def train(
     *,
     resume: bool = False,
     finished_too: bool = False,
-    spent_seconds: float = 0.0,
+    began: float | None = None,
     init_from: str | Path | None = None,
     listener: Listener | None = None,
 ) -> dict[str, Any]:
     """Train on the tokens folder and write into `out`; returns what was reached, as plain values.
 
     `resume` goes on where the run in `out` was; if it is finished, that is an error, unless
-    `finished_too` asks for what it reached. `spent_seconds`, for a new run, is how much of
-    `max_minutes` was over before. `init_from` starts from the weights of a checkpoint, grown where
-    its network is smaller; `listener` is given the network whenever it was measured, as
-    `music_gpt.training_samples.Listening`. Of several processes all but the first return an empty
-    dict. Raises `InputError` before the first step for anything that cannot work, and
-    `KeyboardInterrupt` when Ctrl-C is pressed twice.
+    `finished_too` asks for what it reached. `began`, for a new run, is when its `max_minutes`
+    began, in monotonic seconds; by default they begin with the first step. `init_from` starts from
+    the weights of a checkpoint, grown where its network is smaller; `listener` is given the network
+    whenever it was measured, as `music_gpt.training_samples.Listening`. Of several processes all
+    but the first return an empty dict. Raises `InputError` before the first step for anything that
+    cannot work, and `KeyboardInterrupt` when Ctrl-C is pressed twice.
     """
     # 1. what there is: tokens, the run so far, a machine
     run, corpus = Path(out), Corpus.open(tokens)
@@ -86,7 +86,6 @@ def train(
         model = _first_network(config, None if resume else init_from)
         batches = _batches(pieces, config, state, trainer)
         module = Training(model, config, batches.batches_per_epoch)
-        module.seconds = spent_seconds
         if state:
             module.restore(state)
             module.batches_done = batches.first_batch
@@ -107,7 +106,8 @@ def train(
             if not resume:
                 copy_index(corpus.path, run)
         validation = _validation(corpus, config, trainer)
-        callback = RunCallback(run, validation, card, state, listener, _about(corpus, card))
+        about = _about(corpus, card)
+        callback = RunCallback(run, validation, card, state, listener, about, began)
         if module.progress < 1.0:  # else nothing but the weights of the end is missing
             _fit(trainer, module, batches, callback)
         if not is_first:

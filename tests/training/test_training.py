@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from runs import assert_same_run, log_of, refused, weights_of
+from runs import assert_same_run, at_step, interrupt, log_of, refused, weights_of
 from small import random_network, run_config, tokens_folder
 
 from music_gpt import files
@@ -22,7 +23,7 @@ from music_gpt.training.callback import Nats, RunCallback
 from music_gpt.training.module import Training, batch_nats
 from music_gpt.training.progress import Moment
 from music_gpt.training.run import train
-from music_gpt.training.run_folder import LOG_COLUMNS, read_log
+from music_gpt.training.run_folder import LOG_COLUMNS, read_log, read_resume_point
 
 # --- a whole run ------------------------------------------------------------------------------
 
@@ -100,14 +101,18 @@ def test_a_listener_hears_the_kept_weights_and_changes_nothing(
 ) -> None:
     heard: list[tuple[Moment, torch.Tensor]] = []
 
-    def listener(model: GPT, moment: Moment) -> None:
-        assert not model.training
-        heard.append((moment, model.head.weight.detach().clone()))
+    class Listener:
+        def __call__(self, model: GPT, moment: Moment) -> None:
+            assert not model.training
+            heard.append((moment, model.head.weight.detach().clone()))
+
+        def last_seconds(self, limit_seconds: float) -> float:
+            return 0.0
 
     config = run_config(model={"dropout": 0.1}, optim={"ema": 0.5}, max_steps=12)
     config = replace(config, train=replace(config.train, validate_every_steps=5))
     train(tokens, tmp_path / "alone", config)
-    train(tokens, tmp_path / "heard", config, listener=listener)
+    train(tokens, tmp_path / "heard", config, listener=Listener())
     assert_same_run(tmp_path / "alone", tmp_path / "heard")
     assert [(moment.step, moment.is_last) for moment, _ in heard] == [
         (5, False),
@@ -145,24 +150,124 @@ def test_a_run_bound_by_minutes_ends_cooled_down(tokens: Path, tmp_path: Path) -
     config = run_config(max_minutes=0.04, optim={"warmup_steps": 1})
     result = train(tokens, tmp_path / "run", config)
     assert result["finished"]
-    assert result["minutes"] >= 0.04
     assert float(log_of(tmp_path / "run")[-1]["learning_rate_factor"]) < 0.2
+
+
+class Machine:
+    """A machine on which all takes a time of its own, by a clock that nothing else moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, score_seconds: float) -> None:
+        self.now, self.heard = 1000.0, list[Moment]()
+        self.progress, self.kept = list[float](), list[float]()
+        step, after_step = Training.training_step, RunCallback._after_step
+
+        def stepped(module: Training, *words: Any) -> torch.Tensor:
+            self.now += 0.5 if module.step else 9.0  # the first one compiles
+            return step(module, *words)
+
+        def scored(*_: Any) -> Nats:
+            self.now += score_seconds
+            return Nats(3.0, 12.0)
+
+        def seen(run_callback: RunCallback, trainer: Any, module: Training) -> None:
+            after_step(run_callback, trainer, module)
+            self.progress.append(module.progress)
+            self.kept.append(module.kept_seconds)
+
+        monkeypatch.setattr(Training, "training_step", stepped)
+        monkeypatch.setattr(RunCallback, "_after_step", seen)
+        monkeypatch.setattr(callback, "mean_nats", scored)
+        monkeypatch.setattr(clock.time, "monotonic", lambda: self.now)
+
+    def __call__(self, model: GPT, moment: Moment) -> None:
+        """Hear it for three seconds, and at the end as long as there is."""
+        self.heard.append(moment)
+        self.now += min(moment.seconds_left, 9.0) if moment.is_last else 3.0
+
+    def last_seconds(self, limit_seconds: float) -> float:
+        return 4.0
+
+
+@pytest.mark.parametrize("every", [50, 1000], ids=["measured before", "never measured before"])
+def test_a_run_ends_within_its_minutes_with_all_that_comes_after_its_last_step(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    config = run_config(max_minutes=3.0, validate_every_steps=every, optim={"warmup_steps": 1})
+    targets = training.Windows(training.Corpus.open(tokens).split("validation"), 32, 4).n_targets
+    scoring = 8.0 if every == 50 else 0.5 * targets / (4 * 32) / 3
+    machine = Machine(monkeypatch, score_seconds=scoring)
+    result = train(tokens, tmp_path / "run", config, listener=machine)
+    assert result["finished"]
+    assert 2.9 < result["minutes"] <= 3.0
+    assert 0 <= machine.heard[-1].seconds_left < 9.0
+    assert float(log_of(tmp_path / "run")[-1]["learning_rate_factor"]) < 0.05
+    steps = [late - early for early, late in itertools.pairwise(machine.progress)]
+    assert 0 < min(steps) <= max(steps) < 0.08  # of which a measurement with samples is 0.06
+
+
+def test_a_measurement_that_the_last_one_would_come_too_late_after_is_left_to_it(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(monkeypatch, score_seconds=8.0)
+    config = run_config(max_minutes=2.0, validate_every_steps=50, save_every_minutes=0.01)
+    train(tokens, tmp_path / "run", config, listener=machine)
+    measured = [moment.step for moment in machine.heard]
+    assert measured == [50, 100, len(machine.progress)]
+    assert len(machine.progress) > 150
+    assert all(moment.is_last for moment in machine.heard[2:])
+
+
+def test_a_run_without_a_bound_by_the_clock_keeps_no_time_for_its_end(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(monkeypatch, score_seconds=8.0)
+    config = run_config(max_steps=9, validate_every_steps=3)
+    assert train(tokens, tmp_path / "run", config, listener=machine)["steps"] == 9
+    assert machine.progress == [step / 9 for step in range(1, 10)]
+    assert [(moment.step, moment.seconds_left) for moment in machine.heard] == [
+        (3, math.inf),
+        (6, math.inf),
+        (9, math.inf),
+    ]
+    assert set(machine.kept) == {0.0}
+
+
+def test_a_run_that_goes_on_knows_how_long_its_end_will_take(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = Machine(monkeypatch, score_seconds=8.0)
+    config = run_config(max_minutes=2.0, validate_every_steps=50)
+    with monkeypatch.context() as patch:
+        at_step(60, interrupt, patch)
+        train(tokens, tmp_path / "run", config)
+    state = read_resume_point(tmp_path / "run")
+    assert state["kept_seconds"] > 9.0
+    for version in ("as it is", "of a version that kept nothing"):
+        if version != "as it is":
+            del state["kept_seconds"]
+            torch.save(state, tmp_path / "run" / "last.ckpt")
+        machine.kept.clear()
+        result = train(tokens, tmp_path / "run", config, resume=True)
+        assert result["minutes"] <= 2.0
+        assert (machine.kept[0] > 9.0) == (version == "as it is")
 
 
 def test_all_processes_take_a_step_at_the_time_that_they_agreed_on(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    agreed, stepped = list[float](), list[float]()
+    agreed, stepped, kept = list[float](), list[float](), list[float]()
     before_step = Training.on_before_optimizer_step
 
     def with_one_ahead(_: Any, values: list[float], how: str) -> list[float]:
         if how != "max":
             return values
         agreed.append(values[0] + 100.0)
-        return [agreed[-1], *values[1:]]
+        # another process keeps more for its end
+        return [agreed[-1], *(value + 10.0 for value in values[1:2]), *values[2:]]
 
     def seen(self: Training, optimizer: torch.optim.Optimizer) -> None:
         stepped.append(self.seconds)
+        kept.append(self.kept_seconds)
         before_step(self, optimizer)
 
     monkeypatch.setattr(callback, "_over_ranks", with_one_ahead)
@@ -170,6 +275,8 @@ def test_all_processes_take_a_step_at_the_time_that_they_agreed_on(
     config = run_config(max_minutes=8.0, accumulate=2, validate_every_steps=2)
     assert train(tokens, tmp_path / "run", config)["steps"] == 4  # begun at 100 seconds of 480
     assert stepped == agreed[:-1]
+    assert kept[0] == 0.0
+    assert all(seconds >= 10.0 for seconds in kept[1:])
 
 
 def test_all_processes_begin_with_the_time_that_the_slowest_to_start_has_used(
@@ -179,9 +286,30 @@ def test_all_processes_begin_with_the_time_that_the_slowest_to_start_has_used(
         return [max(*values, 479.0), *values[1:]] if how == "max" else values
 
     monkeypatch.setattr(callback, "_over_ranks", with_one_of_479_seconds)
-    result = train(tokens, tmp_path / "run", run_config(max_minutes=8.0), spent_seconds=2.0)
+    result = train(tokens, tmp_path / "run", run_config(max_minutes=8.0))
     assert result["finished"]
-    assert 8 <= result["minutes"] + 0.005 < 8.5
+    assert result["steps"] > 0
+    assert 7.97 < result["minutes"] <= 8.005
+
+
+@pytest.mark.parametrize(
+    ("started", "minutes"), [(None, 0.0), (60.0, 1.0), (9999.0, 7.9)], ids=["no", "yes", "too long"]
+)
+def test_where_the_start_counts_it_counts_up_to_the_first_step(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: Any, minutes: float
+) -> None:
+    machine = Machine(monkeypatch, score_seconds=1.0)
+    open_split = training.Corpus.open
+
+    def slowly(folder: Path) -> Any:
+        machine.now += started or 60.0
+        return open_split(folder)
+
+    monkeypatch.setattr(training.Corpus, "open", slowly)
+    config = run_config(max_minutes=8.0, max_steps=1)
+    began = None if started is None else machine.now
+    result = train(tokens, tmp_path / "run", config, began=began)
+    assert result["minutes"] == pytest.approx(minutes + (9 + 1) / 60, abs=0.01)
 
 
 @pytest.mark.parametrize("where", ["in a step", "in a measurement"])
