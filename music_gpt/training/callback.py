@@ -84,10 +84,11 @@ class RunCallback(pl.Callback):
         if not self.resume:
             return
         trainer.optimizers[0].load_state_dict(self.resume["optimizer"])
-        device, state = trainer.strategy.root_device, self.resume.get("cuda_rng")
+        device = trainer.strategy.root_device
+        state = self.resume.get(f"{device.type}_rng")
         # the other processes draw from seeds of their own, so that each drops other activations
-        if device.type == "cuda" and state is not None and trainer.is_global_zero:
-            torch.cuda.set_rng_state(state, device)
+        if state is not None and trainer.is_global_zero:
+            _set_device_draws(device, state)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Begin to count; Lightning's own handler of SIGTERM would end without saving."""
@@ -266,9 +267,7 @@ class RunCallback(pl.Callback):
             "rng": torch.get_rng_state(),
         }
         device = trainer.strategy.root_device
-        if device.type == "cuda":
-            state["cuda_rng"] = torch.cuda.get_rng_state(device)
-        write_resume_point(self.run, state)
+        write_resume_point(self.run, state | _device_draws(device))
 
     def _keep(self, name: str, module: Training) -> None:
         is_of_these = self.validation is not None and self.measured_at == module.step
@@ -315,6 +314,21 @@ def _state(module: Training, stop_reason: str) -> str:
 
 def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def _device_draws(device: torch.device) -> dict[str, Tensor]:
+    """Where the random numbers of a GPU are; those of a CPU are the program's own."""
+    if device.type == "cuda":
+        return {"cuda_rng": torch.cuda.get_rng_state(device)}
+    return {"mps_rng": torch.mps.get_rng_state()} if device.type == "mps" else {}
+
+
+def _set_device_draws(device: torch.device, state: Tensor) -> None:
+    """Let the random numbers of a GPU go on from there."""
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state, device)
+    elif device.type == "mps":
+        torch.mps.set_rng_state(state)
 
 
 def _over_ranks(trainer: pl.Trainer, values: list[float], how: str) -> list[float]:

@@ -230,8 +230,9 @@ def _check_state(state: Mapping[str, Any]) -> None:
     _require(isinstance(state["measured"], float) and state["best"] <= math.inf, "losses")
     _require(isinstance(state["tokens_sha256"], str), "checksum of the tokens")
     torch.Generator().set_state(state["rng"])
-    if state.get("cuda_rng") is not None and torch.cuda.is_available():
-        torch.Generator("cuda").set_state(state["cuda_rng"])
+    for device, has in (("cuda", torch.cuda), ("mps", torch.backends.mps)):
+        if state.get(f"{device}_rng") is not None and has.is_available():
+            torch.Generator(device).set_state(state[f"{device}_rng"])
     for weights in [state["model"]] + [state["ema"]] * (state["ema"] is not None):
         shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         _require(shapes == state_shapes(network), "shapes of the weights")

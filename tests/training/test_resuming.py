@@ -81,12 +81,14 @@ def test_a_run_that_goes_on_is_the_unbroken_run_step_by_step(
     assert_same_run(tmp_path / "unbroken", broken)
 
 
+@pytest.mark.parametrize("kind", ["cuda", "mps"])
 def test_what_a_gpu_draws_goes_on_where_it_was(
-    stopped: Path, monkeypatch: pytest.MonkeyPatch
+    stopped: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     drawn = torch.arange(16, dtype=torch.uint8)
-    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: drawn)
-    strategy = SimpleNamespace(root_device=torch.device("cuda", 0))
+    its, place = (torch.cuda, [torch.device("cuda", 0)]) if kind == "cuda" else (torch.mps, [])
+    monkeypatch.setattr(its, "get_rng_state", lambda *_: drawn)
+    strategy = SimpleNamespace(root_device=torch.device(kind, 0))
     config = run_config()
     module = Training(GPT(config.model), config, 1.0)
     optimizer = MuonAdamW(module.model, config.optim)
@@ -94,13 +96,15 @@ def test_what_a_gpu_draws_goes_on_where_it_was(
     card = {"tokens_sha256": ""}
     RunCallback(stopped, None, card, {}).save(trainer, module)
     state = read_resume_point(stopped)
-    set_back: list[tuple[torch.Tensor, torch.device]] = []
-    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda *both: set_back.append(both))
+    set_back: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(its, "set_rng_state", lambda *both: set_back.append(both))
     RunCallback(stopped, None, card, state).on_fit_start(trainer, module)
-    [(draws, device)] = set_back
+    [(draws, *device)] = set_back
     assert torch.equal(draws, drawn)
-    assert device == strategy.root_device
+    assert device == place
     trainer.is_global_zero = False  # or all processes would drop the same activations
+    RunCallback(stopped, None, card, state).on_fit_start(trainer, module)
+    trainer.is_global_zero, strategy.root_device = True, torch.device("cpu")  # another machine
     RunCallback(stopped, None, card, state).on_fit_start(trainer, module)
     assert len(set_back) == 1
 
@@ -207,6 +211,12 @@ def damaged_state(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
         pytest.param(
             *("cuda_rng", torch.zeros(3)),
             marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+        ),
+        pytest.param(
+            *("mps_rng", torch.zeros(3)),
+            marks=pytest.mark.skipif(
+                not torch.backends.mps.is_available(), reason="needs the GPU of a Mac"
+            ),
         ),
         ("config", []),
         ("config/model/n_layers", "two"),
