@@ -27,8 +27,9 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from music_gpt.arrays import Ids
+from music_gpt.network.attention import Attention, rope_table, rotate
 from music_gpt.network.checkpoint import bundled_checkpoint, load_checkpoint
-from music_gpt.network.model import GPT, Attention, Block, rope_table, rotate
+from music_gpt.network.model import GPT, Block
 from music_gpt.tokens.corpus import Corpus
 from music_gpt.tokens.data import cut_crop
 

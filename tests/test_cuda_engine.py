@@ -25,7 +25,7 @@ from music_gpt.generation.cuda_engine import CudaDecoder, CudaEngine
 from music_gpt.generation.decoding import Drawn, Engine, TorchEngine, generate
 from music_gpt.generation.engines import choose_engine
 from music_gpt.generation.grammar import Ending, Start
-from music_gpt.network.model import StepCache
+from music_gpt.network.attention import StepCache
 from music_gpt.tokens.events import EOS
 
 CACHED = [name for name in CONFIGS if name not in HISTORICAL] + ["lecture"]

@@ -9,16 +9,8 @@ from networks import CONFIGS, every_network, network, some_ids
 from torch import Tensor, nn
 
 from music_gpt.config.model import PRESETS, ModelConfig
-from music_gpt.network.model import (
-    GPT,
-    Attention,
-    Block,
-    FeedForward,
-    attend,
-    rope_table,
-    rotate,
-    state_shapes,
-)
+from music_gpt.network.attention import Attention, attend, rope_table, rotate
+from music_gpt.network.model import GPT, Block, FeedForward, state_shapes
 
 
 @every_network

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from music_gpt.config.model import N_EVENTS, ModelConfig
 from music_gpt.errors import InputError
-from music_gpt.network.model import GPT, KVCache
+from music_gpt.network.attention import KVCache
+from music_gpt.network.model import GPT
 
 # --- the cache --------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 A step of one event is some hundred small operations, and telling them to the GPU one by one takes
 longer than they do. So they are recorded once for each batch and cache, and a step is then one
-call. The letters in the shape comments are those of `music_gpt.network.model`.
+call. The letters in the shape comments are those of `music_gpt.network.attention`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from music_gpt.arrays import Ints
 from music_gpt.errors import InputError
 from music_gpt.generation.decoding import TorchDecoder, TorchEngine, as_array
 from music_gpt.generation.sampler import Logits
-from music_gpt.network.model import GPT, KVCache, StepCache
+from music_gpt.network.attention import KVCache, StepCache
+from music_gpt.network.model import GPT
 
 DEVICE = "cuda"
 WARM_UPS = 3

@@ -24,7 +24,8 @@ from music_gpt.config.sampling import SamplingConfig
 from music_gpt.generation.grammar import Ending, Grammar, Start
 from music_gpt.generation.sampler import Logits, draw, surprise
 from music_gpt.generation.takes import Rows
-from music_gpt.network.model import GPT, KVCache
+from music_gpt.network.attention import KVCache
+from music_gpt.network.model import GPT
 from music_gpt.network.packed import packed
 from music_gpt.tokens.events import EOS, VELOCITY, VOCAB_SIZE
 

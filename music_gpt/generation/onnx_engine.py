@@ -1,8 +1,8 @@
 """An ONNX file -> an `Engine`: ids to logits in ONNX Runtime, with a cache that is filled in place.
 
-The letters in the shape comments are those of `music_gpt.network.model`. Past and present of the
-cache are the same memory, and so are the ids and the logits of one step and the next: a step of a
-batch costs one call and copies nothing but the logits. The module is the door to onnxruntime.
+The letters in the shape comments are those of `music_gpt.network.attention`. Past and present of
+the cache are the same memory, and so are the ids and the logits of one step and the next: a step of
+a batch costs one call and copies nothing but the logits. The module is the door to onnxruntime.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ from music_gpt.config.model import N_EVENTS, ModelConfig
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, require_writable, whole_file
 from music_gpt.folders import EXPORT, EXPORT_CARD, require_room
-from music_gpt.network.model import GPT, NORM_EPS, ROPE_BASE
+from music_gpt.network.attention import NORM_EPS, ROPE_BASE
+from music_gpt.network.model import GPT
 from music_gpt.tokens.corpus import tokenizer_text
 from music_gpt.tokens.events import EOS, PAD
 

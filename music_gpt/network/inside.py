@@ -1,6 +1,6 @@
 """Ids -> what each layer makes of the last of them: where it looks, and what it expects next.
 
-The letters are those of `music_gpt.network.model`. The module knows neither events nor music.
+The letters are those of `music_gpt.network.attention`. The module knows neither events nor music.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from music_gpt.network.model import GPT, Attention, Block, rotate
+from music_gpt.network.attention import Attention, rotate
+from music_gpt.network.model import GPT, Block
 
 
 @dataclass(frozen=True)

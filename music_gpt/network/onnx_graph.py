@@ -1,10 +1,10 @@
 """A network -> the bytes of an ONNX file: the same arithmetic in ONNX Runtime's fused operators.
 
-The letters in the comments are those of `music_gpt.network.model`. The file takes ids (B, T) behind
-P positions in a cache that the caller owns and that the file fills in place; it gives logits (B, T,
-V). With `int8` the matrices are whole numbers of 8 bits, each block of 32 with a scale of its own,
-and so are the activations that meet them; rows do not see each other, so that a take is the same
-alone or among others. The module is the door to onnx, and does not know who runs the file.
+The letters in the comments are those of `music_gpt.network.attention`. The file takes ids (B, T)
+behind P positions in a cache that the caller owns and that the file fills in place; it gives logits
+(B, T, V). With `int8` the matrices are whole numbers of 8 bits, each block of 32 with a scale of
+its own, and so are the activations that meet them; rows do not see each other, so that a take is
+the same alone or among others. The module is the door to onnx, and does not know who runs the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import numpy.typing as npt
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from music_gpt.config.model import ModelConfig
-from music_gpt.network.model import GPT, NORM_EPS
+from music_gpt.network.attention import NORM_EPS
+from music_gpt.network.model import GPT
 
 GRAPH_VERSION = 2
 """Counts the changes of the files that come from the same weights."""
