@@ -20,6 +20,7 @@ import pytorch_lightning as pl
 import torch
 from lightning_fabric.utilities.warnings import PossibleUserWarning
 
+from music_gpt.config.model import MAX_CONTEXT
 from music_gpt.config.training import RunConfig
 from music_gpt.errors import InputError
 from music_gpt.files import locked
@@ -44,6 +45,9 @@ from music_gpt.training.run_folder import (
     require_new_run,
 )
 from music_gpt.training.stopping import StoppedAtOnce
+
+MOST_LENGTHS = MAX_CONTEXT.bit_length()
+"""Of passages in one run, each twice as long as the one before."""
 
 
 def train(
@@ -150,7 +154,12 @@ def _fit(
     on_cuda = trainer.strategy.root_device.type == "cuda"
     source = loader(batches, module.config.data.workers, pin=on_cuda)
     try:
-        with callback.watching(), _frozen_objects(), _quick_products(trainer):
+        with (
+            callback.watching(),
+            _frozen_objects(),
+            _quick_products(trainer),
+            _all_compiled(module),
+        ):
             trainer.fit(module, source)
     except StoppedAtOnce:
         raise KeyboardInterrupt(
@@ -168,6 +177,18 @@ def _quick_products(trainer: pl.Trainer) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def _all_compiled(module: Training) -> Iterator[None]:
+    """Let every length of passages be compiled: from the ninth shape on torch compiles no more."""
+    if not module.config.train.compile:
+        yield
+        return
+    import torch._dynamo.config as dynamo  # takes seconds
+
+    with dynamo.patch(recompile_limit=max(dynamo.recompile_limit, MOST_LENGTHS)):
+        yield
 
 
 @contextmanager

@@ -375,6 +375,49 @@ def test_a_run_sees_short_passages_first_and_every_target_of_them(
     assert result["tokens"] == 8 * 2 * 32
 
 
+def test_passages_of_every_length_are_compiled_once_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled, compile_ = list[int](), torch.compile
+
+    def backend(graph: torch.fx.GraphModule, _: Any) -> Any:
+        compiled.append(1)
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", lambda f, **how: compile_(f, **how, backend=backend))
+    long_pieces = tokens_folder(tmp_path / "tokens", {"train": [320], "validation": [60]})
+    model = {"context": 512, "n_layers": 1, "dropout": 0.1}
+    data = {"batch_size": 1, "first_context": 1, "context_warmup": 0.5}
+    config = run_config(model=model, data=data, max_steps=24, compile=True, validate_every_steps=5)
+    torch._dynamo.reset()
+    train(long_pieces, tmp_path / "run", config)
+    assert len(compiled) == 10
+
+
+def test_a_step_on_another_device_leaves_nothing_on_the_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    adamw = torch.optim.AdamW  # whose fused form runs on real devices only
+    monkeypatch.setattr(torch.optim, "AdamW", lambda *a, **how: adamw(*a, **how | {"fused": False}))
+    data, optim = {"first_context": 8, "context_warmup": 0.5}, {"ema": 0.9}
+    config = run_config(model={"dropout": 0.1}, data=data, optim=optim, max_steps=4)
+    with torch.device("meta"):
+        module = Training(GPT(config.model), config, 1.0)
+    optimizer = module.configure_optimizers()
+    for module.step in range(4):
+        module.training_step(torch.zeros(4, 33, dtype=torch.long, device="meta"), 0).backward()
+        module.on_before_optimizer_step(optimizer)
+        module.configure_gradient_clipping()
+        optimizer.step()
+        assert module.ema is not None
+        module.ema.update(module.model)
+    held = [
+        v for s in optimizer.state_dict()["parts"] for p in s["state"].values() for v in p.items()
+    ]
+    assert {tensor.device.type for name, tensor in held if name != "step"} == {"meta"}
+    assert module.loss_sum.device.type == module.gradient_norm.device.type == "meta"
+
+
 def test_windows_of_a_batch_are_its_passages_in_order() -> None:
     config = run_config(data={"first_context": 8}, max_steps=8)
     module = Training(random_network(), config, 10.0)
