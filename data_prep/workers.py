@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +17,7 @@ from types import ModuleType
 from typing import Generic, TypeVar
 
 from music_gpt.errors import InputError
+from music_gpt.process import leave_ending_to_the_parent
 
 _CANNOT_START = (
     "The processes that read the files cannot start; look for a full memory, or set workers to 1."
@@ -130,7 +130,7 @@ def _without_main() -> Iterator[None]:
 
 
 def _begin_process() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the parent, which lets us finish
+    leave_ending_to_the_parent()  # which lets us finish
     parent = multiprocessing.parent_process()
     if parent is not None:
         # a parent that is killed cannot tell its children to stop

@@ -46,7 +46,9 @@ SETTINGS: dict[str, Any] = {
 
 def main(words: list[str]) -> int:
     """Play the events; returns the exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started this ends it
+    for name in ("SIGINT", "SIGHUP"):  # of a terminal, which reach all: who started this ends it
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     _bound_memory()
     out = _own_output()
     if importlib.util.find_spec("fluidsynth") is None:

@@ -19,26 +19,45 @@ from music_gpt.errors import InputError
 from music_gpt.printable import printable_text
 
 EXIT_MENDABLE = 2
-EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
+ENDING = [signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""What asks a program to end, as Ctrl-C does: a system that shuts down, a terminal that is closed,
+which Windows does not tell in this way."""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came: it ends what Ctrl-C ends, with a code of its own."""
+    """One of the `ENDING` signals came: it ends what Ctrl-C ends, with a code of its own."""
+
+    def __init__(self, sentence: str = "", number: int = signal.SIGTERM) -> None:
+        super().__init__(sentence)
+        self.number = number
 
 
 def interrupted(signal_name: str | None, sentence: str) -> KeyboardInterrupt:
     """What to raise for work that this signal has ended, so that its code is told."""
-    return (Terminated if signal_name == "SIGTERM" else KeyboardInterrupt)(sentence)
+    for number in ENDING:
+        if number.name == signal_name:
+            return Terminated(sentence, number)
+    return KeyboardInterrupt(sentence)
+
+
+def leave_ending_to_the_parent() -> None:
+    """Let a process that works for another one go on where a signal reaches both from a terminal.
+
+    The parent ends it when all is tidied up, by SIGTERM if need be.
+    """
+    for number in (signal.SIGINT, *ENDING):
+        if number != signal.SIGTERM:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def exit_code(work: Callable[[], object]) -> int:
     """Do the work of a program; returns its exit code.
 
-    0, or 2 with one sentence on standard error for what a person can mend, or 130 after Ctrl-C and
-    143 after SIGTERM. Meanwhile a standard error that nobody can read ends nothing.
+    0, or 2 with one sentence on standard error for what a person can mend, or 128 and the number of
+    the signal: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP. Meanwhile a standard error
+    that nobody can read ends nothing.
     """
-    with _forgiving_stderr(), sigterm_interrupts() as came:
+    with _forgiving_stderr(), ending_interrupts() as came:
         try:
             work()
         except InputError as error:
@@ -46,14 +65,17 @@ def exit_code(work: Callable[[], object]) -> int:
             return EXIT_MENDABLE
         except KeyboardInterrupt as interrupt:
             say(f"music-gpt: {str(interrupt) or 'Interrupted.'}")
-            terminated = came or isinstance(interrupt, Terminated)
-            return EXIT_TERMINATED if terminated else EXIT_INTERRUPTED
+            own = interrupt.number if isinstance(interrupt, Terminated) else signal.SIGINT
+            return 128 + (came[0] if came else own)
         return 0
 
 
 @contextmanager
-def sigterm_interrupts() -> Iterator[list[int]]:
-    """SIGTERM raises `Terminated` in this block and is put into the list; unless it is held."""
+def ending_interrupts() -> Iterator[list[int]]:
+    """The `ENDING` signals raise `Terminated` in this block, and are put into the list.
+
+    Those that are held or ignored, as SIGHUP is under nohup, are left so.
+    """
     came: list[int] = []
     process = os.getpid()
 
@@ -61,18 +83,22 @@ def sigterm_interrupts() -> Iterator[list[int]]:
         if os.getpid() != process:  # a forked worker is not asked to tidy up
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+        # at a logout both come at once: the second one may not break off the tidying up
+        is_echo = bool(came) and number not in came
         came.append(number)
-        raise Terminated
+        if not is_echo:
+            raise Terminated(number=number)
 
     in_main_thread = threading.current_thread() is threading.main_thread()
-    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield came
-        return
-    signal.signal(signal.SIGTERM, end)
+    free = [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]
+    taken = free if in_main_thread else []
+    for number in taken:
+        signal.signal(number, end)
     try:
         yield came
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 # --- what is told -----------------------------------------------------------------------------

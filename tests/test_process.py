@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from music_gpt.process import exit_code
+from music_gpt.process import ENDING, exit_code
 
 ROOT = Path(__file__).parent.parent
 NEEDS_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
@@ -24,13 +24,18 @@ BUSY = """
 """
 
 
-def door(work: str, folder: Path, streams: str = "", **environment: str) -> tuple[int, str, str]:
-    """Code, output and errors of a program that does this work, with its streams set so."""
+def door(
+    work: str, folder: Path, streams: str = "", before: str = "", **environment: str
+) -> tuple[int, str, str]:
+    """Code, output and errors of a program that does this work, with its streams set so.
+
+    before: what the shell does first.
+    """
     lines = ["import os, signal, sys, time", "from music_gpt.process import exit_code, print_out"]
     body = textwrap.indent(textwrap.dedent(work), "    ")
     script = "\n".join([*lines, "def work():", body, "sys.exit(exit_code(work))"])
     done = subprocess.run(
-        ["sh", "-c", f'"$0" -W error -c "$1" {streams}', sys.executable, script],
+        ["sh", "-c", f'{before}"$0" -W error -c "$1" {streams}', sys.executable, script],
         capture_output=True,
         text=True,
         cwd=folder,
@@ -86,14 +91,52 @@ def test_a_file_never_takes_the_number_of_a_stream_that_was_closed(tmp_path: Pat
 
 
 @NEEDS_SHELL
-def test_sigterm_ends_the_work_as_ctrl_c_does_with_its_own_code(tmp_path: Path) -> None:
-    work = """
+@pytest.mark.parametrize("number", ENDING)
+def test_what_ends_a_program_ends_the_work_as_ctrl_c_does_with_its_own_code(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    work = f"""
         try:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), {int(number)})
         except KeyboardInterrupt:
             raise KeyboardInterrupt("All is kept.")
     """
-    assert door(work, tmp_path) == (143, "", "music-gpt: All is kept.\n")
+    assert door(work, tmp_path) == (128 + number, "", "music-gpt: All is kept.\n")
+
+
+@NEEDS_SHELL
+@pytest.mark.parametrize("number", ENDING)
+def test_what_ends_a_program_leaves_no_half_of_a_file(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    work = f"""
+        from music_gpt.files import whole_file
+        with whole_file("music.wav") as beside:
+            beside.write_bytes(b"half")
+            os.kill(os.getpid(), {int(number)})
+            time.sleep(60)
+    """
+    assert door(work, tmp_path)[0] == 128 + number
+    assert list(tmp_path.iterdir()) == []
+
+
+@NEEDS_SHELL
+def test_a_logout_whose_two_signals_come_at_once_breaks_off_no_tidying_up(tmp_path: Path) -> None:
+    work = """
+        try:
+            os.kill(os.getpid(), signal.SIGHUP)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            open("tidy", "w").close()
+    """
+    assert door(work, tmp_path)[0] == 129
+    assert (tmp_path / "tidy").exists()
+
+
+@NEEDS_SHELL
+def test_under_nohup_the_work_goes_on_when_the_terminal_is_closed(tmp_path: Path) -> None:
+    work = "os.kill(os.getpid(), signal.SIGHUP); print_out('done')"
+    assert door(work, tmp_path, before="trap '' HUP; ") == (0, "done", "")
 
 
 @NEEDS_SHELL
@@ -111,7 +154,7 @@ def test_a_forked_worker_dies_of_sigterm_without_a_word(tmp_path: Path) -> None:
     assert door(work, tmp_path) == (0, "", "")
 
 
-def test_afterwards_sigterm_and_the_streams_are_as_they_were() -> None:
-    before = signal.getsignal(signal.SIGTERM), sys.stderr
+def test_afterwards_the_signals_and_the_streams_are_as_they_were() -> None:
+    before = *map(signal.getsignal, ENDING), sys.stderr
     assert exit_code(lambda: None) == 0
-    assert (signal.getsignal(signal.SIGTERM), sys.stderr) == before
+    assert (*map(signal.getsignal, ENDING), sys.stderr) == before

@@ -52,7 +52,7 @@ def test_a_file_is_trained_and_both_splits_are_scored_whole(
         assert 0 < told["evaluation"][name]["nats_per_token"] < 2 * math.log(390)
 
 
-@pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143)])
+@pytest.mark.parametrize(("signal", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_signal_ends_it_before_the_scoring_with_its_code(
     file: Path,
     tokens: Path,

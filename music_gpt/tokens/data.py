@@ -24,6 +24,7 @@ from music_gpt.arrays import Ids
 from music_gpt.config.training import DataConfig
 from music_gpt.errors import InputError
 from music_gpt.notes import HIGHEST_KEY, LOWEST_KEY
+from music_gpt.process import ENDING
 from music_gpt.tokens.corpus import Split, require_events
 from music_gpt.tokens.events import (
     PAD,
@@ -292,6 +293,6 @@ def loader(dataset: IterableDataset[Tensor], n_workers: int, *, pin: bool) -> Da
 
 
 def _leave_signals_to_the_training(_: int) -> None:
-    """Ctrl-C reaches every process of a terminal; the training ends its loaders when it is done."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    """Signals of a terminal reach every process; the training ends its loaders when it is done."""
+    for number in (signal.SIGINT, *ENDING):
         signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM -> a wish to stop, which the run grants between two steps."""
+"""Ctrl-C, SIGTERM and SIGHUP -> a wish to stop, which the run grants between two steps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+from music_gpt.process import ENDING
 
 
 class StoppedAtOnce(BaseException):
@@ -22,10 +24,14 @@ class StopSignals:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold Ctrl-C in this block (SIGTERM from `take` on); afterwards all is as it was."""
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        old = {number: signal.getsignal(number) for number in numbers}
-        self.take(signal.SIGINT)
+        """Hold Ctrl-C and SIGHUP in this block (SIGTERM from `take` on); then all is as it was.
+
+        A SIGHUP that is ignored, as under nohup, stays so.
+        """
+        old = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)}
+        for number, handler in old.items():
+            if number != signal.SIGTERM and handler is not signal.SIG_IGN:
+                self.take(number)
         try:
             yield
         finally:

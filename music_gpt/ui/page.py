@@ -22,7 +22,7 @@ from gradio.components.api_component import Api
 from music_gpt.composing.pianist import Pianist
 from music_gpt.config.sampling import SAMPLING_PRESETS
 from music_gpt.errors import InputError
-from music_gpt.process import sigterm_interrupts
+from music_gpt.process import ending_interrupts
 from music_gpt.soundfont import SoundFont
 from music_gpt.ui import bounds
 from music_gpt.ui.desk import NOTHING, STOP_COMPOSING, Desk, idle
@@ -421,7 +421,7 @@ def launch(
     options = launch_options(host=host, port=port, share=share, auth=auth)
     page = None
     try:
-        with sigterm_interrupts():
+        with ending_interrupts():
             page = build_page(pianist, soundfont)
             page.launch(**options, prevent_thread_lock=True)
             sys.stderr.write(f"The page is open at {page.local_url} (Ctrl-C closes it).\n")

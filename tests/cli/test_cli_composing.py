@@ -20,10 +20,11 @@ from music_gpt.composing.provenance import read_recipe
 from music_gpt.composing.redoing import candidate_seeds
 from music_gpt.config.sampling import SAMPLING_PRESETS
 from music_gpt.midi.piece import read_piece
+from music_gpt.process import ENDING
 from music_gpt.report import picture
 from music_gpt.report.picture import COMPOSED, GIVEN
 
-SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+SIGNALS = [(number, 128 + number) for number in (signal.SIGINT, *ENDING)]
 
 
 def test_generate_continues_a_piece(
