@@ -60,7 +60,7 @@ GIVE = "an .sf2 or .sf3 file"
 LIBRARY_FROM = "`apt install libfluidsynth3` (Debian, Ubuntu) or `brew install fluid-synth` (macOS)"
 LIBRARY = (
     "The FluidSynth library, which plays SoundFonts, is missing; install it with "
-    f"{LIBRARY_FROM}, or leave out --soundfont."
+    f"{LIBRARY_FROM}, or leave out soundfont=."
 )
 Floats = npt.NDArray[np.float32]
 Events = npt.NDArray[np.int32]
@@ -310,7 +310,7 @@ def _require_parts(code: int) -> None:
     if code == fluid.NO_BINDING:
         raise InputError(
             f"pyfluidsynth, which plays SoundFonts, is not installed; run `{install('soundfont')}`,"
-            " or leave out --soundfont."
+            " or leave out soundfont=."
         )
     if code == fluid.NO_LIBRARY:
         raise InputError(LIBRARY)

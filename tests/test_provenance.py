@@ -75,7 +75,7 @@ def test_a_continuation_without_its_prompt_is_made_again_with_the_prompt(
     again = finished(pianist.again(tmp_path / "a.mid", prompt))
     again.write(tmp_path / "b.mid")
     assert (tmp_path / "b.mid").read_bytes() == (tmp_path / "a.mid").read_bytes()
-    with pytest.raises(InputError, match=r"a.mid was written without its prompt; .* --prompt"):
+    with pytest.raises(InputError, match=r"a.mid was written without its prompt; .* prompt=."):
         pianist.again(tmp_path / "a.mid")
     with pytest.raises(InputError, match="The prompt is not what this take goes on from; give"):
         pianist.again(tmp_path / "a.mid", melody(5, 20))
@@ -136,12 +136,15 @@ def packed(heard: bytes) -> str:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"seconds": -1}, "seconds is -1"),
-        ({"seed": 2**60}, "seed is 1"),
-        ({"transpose": 25}, "transpose is 25"),
-        ({"speed": None}, "speed is None"),
+        (
+            {"seconds": -1},
+            "settings in .*a.mid were changed: 'seconds' is -1, .*; give the file as",
+        ),
+        ({"seed": 2**60}, "'seed' is 1"),
+        ({"transpose": 25}, "'transpose' is 25, but .* from -24 to 24; give the file as music-gpt"),
+        ({"speed": None}, "'speed' is None"),
         ({"seed": "7"}, "does not tell all that made it"),
-        ({"temperature": "hot"}, "temperature is 'hot'"),
+        ({"temperature": "hot"}, "'temperature' is 'hot'"),
         ({"prompt_sha256": "0"}, "What .* holds of its prompt is not what"),
         ({"prompt_heard": "!"}, "is damaged"),
         ({"prompt_heard": packed(b"[[999],0,0,0,[]]")}, "is damaged"),
@@ -163,6 +166,28 @@ def test_settings_that_were_changed_get_a_sentence(
     wish = compose(pianist, SHORT).settings()
     with pytest.raises(InputError, match=sentence):
         pianist.again(edited(wish, tmp_path / "a.mid", **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"transpose": 24}, "'transpose' is 24, but then notes of the prompt leave the 88 keys of"),
+        ({"prompt_end_seconds": 99.0}, "'prompt_end_seconds' is 99, but the prompt lasts"),
+        ({"tracks": [7]}, "Track '7' is not in the file"),
+    ],
+    ids=str,
+)
+def test_settings_that_do_not_fit_the_prompt_are_told_as_those_of_the_file(
+    pianist: Pianist, tmp_path: Path, changes: dict[str, Any], fault: str
+) -> None:
+    high = melody(2, 9)
+    high["pitch"] += 88 - high["pitch"].max()
+    write_midi(high, tmp_path / "prompt.mid")
+    wish = compose(pianist, high, include_prompt=False).settings()
+    file = edited(wish, tmp_path / "a.mid", **changes)
+    told = f"The settings in .*a.mid do not fit the prompt: {fault}[^;]*; give the one with which"
+    with pytest.raises(InputError, match=told):
+        pianist.again(file, tmp_path / "prompt.mid")
 
 
 def test_a_file_whose_prompt_was_edited_away_gets_a_sentence(

@@ -26,6 +26,7 @@ from music_gpt.composing.provenance import (
     prompt_from_file,
     prompt_settings,
     read_recipe,
+    settings_of,
 )
 from music_gpt.composing.redoing import (
     Redoing,
@@ -199,16 +200,26 @@ class Pianist:
         """
         settings = read_recipe(file)
         self._check_made_here(file, settings)
-        settings = {**_checked(settings), "music_gpt": __version__}
+        with settings_of(file, "were changed", "give the file as music-gpt wrote it"):
+            settings = {**_checked(settings), "music_gpt": __version__}
         if prompt is None:
             heard = prompt_from_file(file, settings)
         else:
-            change = PromptChange(settings["transpose"], settings["speed"])
-            piece = change_piece(_as_prompt(prompt, settings["tracks"]), change)
-            part = (settings["prompt_seconds"], settings["max_wait_seconds"])
-            heard = self._hear(piece, *part, settings["prompt_end_seconds"])
+            heard = self._hear_again(file, settings, prompt)
             check_prompt(heard.start, settings, "The prompt")
         return self._begin(heard, settings)
+
+    def _hear_again(
+        self, file: str | Path, settings: Mapping[str, Any], prompt: PieceLike
+    ) -> Prompt:
+        """What the network hears of a prompt, of which and how the file tells."""
+        change = PromptChange(settings["transpose"], settings["speed"])
+        part = (settings["prompt_seconds"], settings["max_wait_seconds"])
+        if settings["tracks"] is None:
+            prompt = as_piece(prompt)  # one that cannot be read is no fault of the settings
+        with settings_of(file, "do not fit the prompt", "give the one with which it was made"):
+            piece = change_piece(_as_prompt(prompt, settings["tracks"]), change)
+            return self._hear(piece, *part, settings["prompt_end_seconds"])
 
     def redo(
         self,
@@ -319,12 +330,12 @@ class Pianist:
             raise InputError(
                 f"{shown(file)} was composed by the checkpoint {settings.get('checkpoint')} "
                 f"(sha256 {str(theirs)[:12]}), but this is {self.card.get('file')} "
-                f"({str(mine)[:12]}); give that one with --checkpoint."
+                f"({str(mine)[:12]}); give that checkpoint."
             )
         if settings.get("engine") != self._engine.name:
             raise InputError(
                 f"{shown(file)} was composed in the engine {settings.get('engine')}, whose notes "
-                f"may differ from those of {self._engine.name}; choose that one with --engine."
+                f"may differ from those of {self._engine.name}; choose that one with engine=."
             )
 
     def _hear(

@@ -10,8 +10,10 @@ import base64
 import hashlib
 import json
 import math
+import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +59,8 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     if not isinstance(settings.get("seed"), int) or "prompt_sha256" not in settings:
         raise InputError(
             f"{shown(path)} does not tell all that made it: an older music-gpt wrote it, or it "
-            "holds a part that was redone; give the command that redid it once more, with "
-            "--candidates 1 and the --seed that it told."
+            "holds a part that was redone; redo that part once more, in one candidate with the "
+            "seed that was told."
         )
     return settings
 
@@ -127,7 +129,7 @@ def prompt_from_file(path: str | Path, settings: Mapping[str, Any]) -> Prompt:
     if not isinstance(settings.get("prompt_heard"), str):
         raise InputError(
             f"{shown(path)} was written without its prompt; give the prompt that it continues, "
-            "with --prompt."
+            "with prompt=."
         )
     start = _start(path, settings["prompt_heard"])
     check_prompt(start, settings, f"What {shown(path)} holds of its prompt")
@@ -141,7 +143,7 @@ def prompt_from_file(path: str | Path, settings: Mapping[str, Any]) -> Prompt:
     if not place.keys() >= start.onsets.keys():
         raise InputError(
             f"{shown(path)} was changed: notes of its prompt are gone; give the prompt with "
-            "--prompt."
+            "prompt=."
         )
     return Prompt(notes, start, {pitch: place[pitch] for pitch in start.onsets})
 
@@ -168,12 +170,28 @@ def _start(path: str | Path, heard: str) -> Start:
     except (ValueError, TypeError, OverflowError, zlib.error, RecursionError):
         pass
     raise InputError(
-        f"What {shown(path)} holds of its prompt is damaged; give the prompt with --prompt."
+        f"What {shown(path)} holds of its prompt is damaged; give the prompt with prompt=."
     )
 
 
 def _all_within(numbers: Ints, least: int, most: int) -> bool:
     return bool(((numbers >= least) & (numbers <= most)).all())
+
+
+@contextmanager
+def settings_of(path: str | Path, told: str, way_out: str) -> Iterator[None]:
+    """Tell what is wrong with a setting, in this block, as a fault of the file that it stands in.
+
+    told, way_out: what its settings are then, and what to do. Nobody has given the setting, so its
+    name is in quotes: it is neither a flag nor an argument.
+    """
+    try:
+        yield
+    except InputError as error:
+        fault = re.sub(r"^[a-z_]+(?= is )", lambda name: f"'{name[0]}'", str(error))
+        raise InputError(
+            f"The settings in {shown(path)} {told}: {fault.split(';')[0].rstrip('.')}; {way_out}."
+        ) from error
 
 
 def check_prompt(start: Start, settings: Mapping[str, Any], what: str) -> None:

@@ -42,7 +42,7 @@ def bundled_checkpoint() -> Path:
     if not found:
         raise InputError(
             "No checkpoint is bundled with this copy of music_gpt; train one with "
-            "`music-gpt train` and name its file with --checkpoint."
+            "`music-gpt train` and give that one."
         )
     return found[0]
 

@@ -14,12 +14,13 @@ import pytest
 from calls import compose, refused
 from midi_bytes import events_of, file, meta, program
 
-from music_gpt import audio
+from music_gpt import audio, soundfont
 from music_gpt.composing.composition import Composition
-from music_gpt.composing.provenance import read_recipe
+from music_gpt.composing.provenance import read_recipe, settings_text
 from music_gpt.composing.redoing import candidate_seeds
 from music_gpt.config.sampling import SAMPLING_PRESETS
-from music_gpt.midi.piece import read_piece
+from music_gpt.errors import InputError
+from music_gpt.midi.piece import read_piece, write_midi
 from music_gpt.process import ENDING
 from music_gpt.report import picture
 from music_gpt.report.picture import COMPOSED, GIVEN
@@ -113,8 +114,10 @@ def test_a_change_of_the_prompt_that_is_none_is_refused_before_anything_is_writt
     refused(call(*words, "--transpose=high"), "--transpose: Expected a whole number")
     refused(call(*words, "--speed=0"), "--speed is 0.0, but it has to be a number from 0.25 to 4.")
     refused(call(*words, "--speed=nan"), "--speed")
+    refused(call(*words, "--transpose=24"), "--transpose is 24, but then notes of the prompt leave")
     refused(call(*words, "--transpose=24"), f"to {108 - highest}.")
-    refused(call(*alone, "--transpose=3"), "transpose changes the prompt; give a prompt, or leave")
+    refused(call(*alone, "--transpose=3"), "--transpose changes the prompt; give a prompt, or l")
+    refused(call(*alone, "--speed=2"), "--speed changes the prompt; give a prompt, or leave it out")
     assert not out.exists()
 
 
@@ -172,6 +175,12 @@ def test_generate_makes_a_file_again_from_what_it_tells(
     assert call(*words, "--prompt", prompt).code == 0
     assert again.read_bytes() == first.read_bytes()
     refused(call(*words, "--again", prompt), "does not tell how it was made")
+    settings = read_recipe(first)
+    write_midi(read_piece(first).notes, first, text=settings_text({**settings, "top_p": 7}))
+    refused(call(*words), f"The settings in {first} were changed: 'top_p' is 7, but it has to be")
+    lone = settings_text({**settings, "include_prompt": False, "prompt_heard": None})
+    write_midi(read_piece(first).notes, first, text=lone)
+    refused(call(*words), "give the prompt that it continues, with --prompt.")
 
 
 def test_a_preset_turns_the_knobs_and_flags_after_it_turn_them_again(
@@ -371,6 +380,17 @@ def test_render_draws_a_picture(call: Any, midi_folder: Path, tmp_path: Path) ->
     refused(call("render", midi_folder / "broken.mid", "--out", out), "not a MIDI file")
     assert call("render", midi_folder / "piece-1.mid", "--out", tmp_path / "a.svg").code == 0
     assert colours_of(tmp_path / "a.svg") == {GIVEN}
+
+
+def test_where_no_soundfont_plays_the_flag_to_leave_out_is_named(
+    call: Any, midi_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(path: str) -> None:
+        raise InputError(soundfont.LIBRARY)
+
+    monkeypatch.setattr(soundfont, "open_soundfont", missing)
+    words = ["render", midi_folder / "piece-0.mid", "--out", tmp_path / "a.wav"]
+    refused(call(*words, "--soundfont=a.sf2"), ", or leave out --soundfont.")
 
 
 def test_a_soundfont_is_none_for_a_picture(call: Any, midi_folder: Path, tmp_path: Path) -> None:
