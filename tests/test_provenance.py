@@ -8,13 +8,17 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from small import compose, finished, melody, small_pianist
 
+from music_gpt.composing import composition
 from music_gpt.composing.pianist import Pianist
 from music_gpt.composing.provenance import read_recipe, settings_text
+from music_gpt.config.preparing import MidiLimits
 from music_gpt.errors import InputError
-from music_gpt.midi.piece import midi_bytes, read_piece, write_midi
+from music_gpt.midi.piece import make_notes, midi_bytes, read_piece, write_midi
+from music_gpt.notes import NOTE_DTYPE
 
 LONG, SHORT = melody(1, 60), melody(2, 9)  # one is longer than the window of the network
 
@@ -220,3 +224,35 @@ def test_a_name_in_any_script_is_told(tmp_path: Path) -> None:
     )
     assert read_recipe(tmp_path / "a.mid")["prompt_sha256"] == "Träumerei"
     assert read_piece(tmp_path / "a.mid").n_notes == len(SHORT)
+
+
+def test_what_is_composed_can_be_read_again_however_many_notes_the_prompt_has(
+    pianist: Pianist, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = [len(compose(pianist, SHORT, seed=seed).notes()) for seed in (7, 8)]
+    monkeypatch.setattr(composition, "MOST_NOTES", min(free) - 1)
+    takes = compose(pianist, SHORT, variations=2)
+    assert takes.warnings[-1].endswith("so the music falls silent at its end.")
+    for take in (0, 1):
+        takes.write(tmp_path / "a.mid", take)
+        assert read_piece(tmp_path / "a.mid").n_notes == min(free) - 1
+        again = finished(pianist.again(tmp_path / "a.mid"))
+        assert (again.new_notes() == takes.new_notes(take)).all()
+
+
+@pytest.mark.parametrize("include_prompt", [True, False])
+def test_a_prompt_that_leaves_no_room_for_music_is_refused_before_it_is_continued(
+    pianist: Pianist, include_prompt: bool
+) -> None:
+    most = MidiLimits()
+    crowd = np.zeros(most.max_notes - 50, NOTE_DTYPE)
+    crowd["start"] = np.arange(len(crowd)) * 0.01
+    crowd["end"], crowd["velocity"] = crowd["start"] + 0.01, 64
+    crowd["pitch"] = 40 + np.arange(len(crowd)) % 7
+    endless = make_notes([(100.0 * i, 100.0 * i + 50, 60, 64) for i in range(360)])
+    for prompt, told in ((crowd, "199,950 notes before anything"), (endless, "may last 36,0")):
+        if not include_prompt:
+            pianist.compose(prompt, seconds=60.0, include_prompt=False)
+            continue
+        with pytest.raises(InputError, match=f"{told}.*; give a shorter"):
+            pianist.compose(prompt, seconds=60.0)

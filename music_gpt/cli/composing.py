@@ -138,25 +138,28 @@ def generate(args: Namespace) -> None:
         raise InputError("--rank puts several takes in order; ask for them with --variations.")
     with whole_or_nothing():
         composition = _asked(args) if args.again is None else _again(args)
-        for warning in composition.warnings:
+        told = list(composition.warnings)
+        for warning in told:
             say(warning)
         files = _take_paths(composition.n_takes, out)
         for file in files:  # before minutes are spent on composing
             require_other(file, args.prompt, args.again)
             require_writable(file)
         interrupted = _compose(composition)
+    for warning in composition.warnings[len(told) :]:  # what has come to pass meanwhile
+        say(warning)
     order = composition.ranking() if args.rank else range(composition.n_takes)
     for take, file in zip(order, files, strict=True):
         composition.write(file, take)
-    told = [composition.settings(take) for take in order]
+    made = [composition.settings(take) for take in order]
     result = {
         "files": [str(file) for file in files],
-        "seeds": [settings["seed"] for settings in told],
-        "nats_per_token": [settings["nats_per_token"] for settings in told],
+        "seeds": [settings["seed"] for settings in made],
+        "nats_per_token": [settings["nats_per_token"] for settings in made],
         "seconds": round(composition.seconds_composed, 2),
-        "prompt_seconds": composition.seam_seconds if told[0]["include_prompt"] else 0.0,
-        "transpose": told[0]["transpose"],
-        "speed": told[0]["speed"],
+        "prompt_seconds": composition.seam_seconds if made[0]["include_prompt"] else 0.0,
+        "transpose": made[0]["transpose"],
+        "speed": made[0]["speed"],
         "tokens": composition.n_tokens,
         "tokens_per_second": round(composition.n_tokens / max(composition.elapsed, 1e-9), 1),
         "interrupted": interrupted,

@@ -15,6 +15,7 @@ import numpy as np
 from music_gpt.checking import whole
 from music_gpt.composing.prompt import Prompt
 from music_gpt.composing.provenance import settings_text
+from music_gpt.config.preparing import MidiLimits
 from music_gpt.generation.decoding import Drawn
 from music_gpt.midi.piece import make_notes, to_pretty_midi, write_midi
 from music_gpt.notes import NOTE_DTYPE, Notes
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from pretty_midi import PrettyMIDI
 
 
+MOST_NOTES = MidiLimits().max_notes
+"""Of a take with its prompt: no more are read from a MIDI file, so no more are written to one."""
+FULL = f"There is no room for more than {MOST_NOTES:,} notes, so the music falls silent at its end."
+
+
 class ComposedNote(NamedTuple):
     """One note that has ended; times in seconds from the head of the kept prompt."""
 
@@ -44,8 +50,10 @@ class ComposedNote(NamedTuple):
 class _Line:
     """One take as music: its events so far, as notes on the clock of the prompt."""
 
-    def __init__(self, prompt: Prompt) -> None:
+    def __init__(self, prompt: Prompt, room: int) -> None:
         self._prompt, self._seam = prompt, prompt.start.seam
+        self.room = room
+        """Notes that it may still take up."""
         self.frame = prompt.start.frame
         self._velocity = prompt.start.velocity
         self._struck: dict[int, tuple[int, int]] = {}  # pitch -> frame, velocity
@@ -56,7 +64,9 @@ class _Line:
     def add(self, event: int) -> tuple[float, float, int, int] | None:
         """One more event; gives the new note that it ends."""
         if event < NOTE_OFF:
-            self._struck[event] = self.frame, velocity_value(self._velocity)
+            if self.room > 0:
+                self._struck[event] = self.frame, velocity_value(self._velocity)
+                self.room -= 1
         elif event < TIME_SHIFT:
             return self._release(event - NOTE_OFF)
         elif event < VELOCITY:
@@ -68,6 +78,8 @@ class _Line:
     def _release(self, pitch: int) -> tuple[float, float, int, int] | None:
         if pitch in self._ringing:
             self._released[self._ringing.pop(pitch)] = self.now
+            return None
+        if pitch not in self._struck:  # there was no room for it
             return None
         self._notes.append(self._closed(pitch, *self._struck.pop(pitch)))
         return self._notes[-1]
@@ -123,7 +135,8 @@ class Composition:
         self._events: Iterator[Drawn] | None = events
         self._prompt, self._settings, self._seeds = prompt, dict(settings), seeds
         self.n_takes = len(seeds)
-        self._lines = [_Line(prompt) for _ in range(self.n_takes)]
+        room = MOST_NOTES - prompt.n_given(kept=settings["include_prompt"])
+        self._lines = [_Line(prompt, room) for _ in range(self.n_takes)]
         self.prompt_notes: Notes = prompt.notes
         """The kept part of the prompt, times from 0."""
         self.seam_seconds: float = prompt.start.seam / FRAMES_PER_SECOND
@@ -152,6 +165,8 @@ class Composition:
                     self._nats[number] += nats
                     self._n_events[number] += 1
                 note = self._lines[number].add(event)
+                if self._lines[number].room <= 0 and FULL not in self.warnings:
+                    self.warnings.append(FULL)
                 if note is not None:
                     return ComposedNote(number, *note)
         except BaseException:

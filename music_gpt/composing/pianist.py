@@ -37,9 +37,11 @@ from music_gpt.composing.redoing import (
     stretch_settings,
 )
 from music_gpt.config.model import N_EVENTS
+from music_gpt.config.preparing import MidiLimits
 from music_gpt.config.prompt import AS_GIVEN, PromptChange
 from music_gpt.config.sampling import CANDIDATES, SamplingConfig
 from music_gpt.errors import InputError
+from music_gpt.generation.bias import CROWDED
 from music_gpt.generation.decoding import Engine, TorchEngine, generate, surprise_after
 from music_gpt.generation.engines import choose_engine, require_engine
 from music_gpt.generation.grammar import Ending, Start
@@ -49,6 +51,7 @@ from music_gpt.network.checkpoint import bundled_checkpoint, load_checkpoint
 from music_gpt.network.model import GPT
 from music_gpt.notes import NO_PART, NOTE_DTYPE
 from music_gpt.printable import shown
+from music_gpt.tokens.events import FRAMES_PER_SECOND
 
 if TYPE_CHECKING:
     from pretty_midi import PrettyMIDI
@@ -319,6 +322,7 @@ class Pianist:
             ending = Ending.after(heard.start.seam, settings["seconds"], own=settings["end"])
         if seeds is None:
             seeds = [settings["seed"] + take for take in range(settings["variations"])]
+        _require_room(heard, ending, settings)
         sampling = SamplingConfig(**{name: settings[name] for name in _KNOBS})
         events = generate(self._engine, heard.start, ending, sampling, seeds)
         return Composition(events, heard, settings, seeds)
@@ -391,6 +395,24 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
         "end": settings.get("end") is True,
         **asdict(sampling),
     }
+
+
+def _require_room(heard: Prompt, ending: Ending, settings: Mapping[str, Any]) -> None:
+    """Raise `InputError` where the take would become a file that is too large to be read again."""
+    kept, limits = settings["include_prompt"], MidiLimits()
+    most_notes = limits.max_notes - math.ceil(CROWDED * settings["seconds"])
+    if (n_notes := heard.n_given(kept=kept)) > most_notes:
+        raise InputError(
+            f"There are {n_notes:,} notes before anything is composed, and at most {most_notes:,} "
+            f"leave room for {settings['seconds']:g} seconds of music in a MIDI file; give a "
+            "shorter piece."
+        )
+    frames = ending.latest - (0 if kept else heard.start.seam)
+    if frames > limits.max_seconds * FRAMES_PER_SECOND:
+        raise InputError(
+            f"With what is composed the piece may last {frames / FRAMES_PER_SECOND:,.0f} seconds, "
+            f"and at most {limits.max_seconds:,.0f} are read from a MIDI file; give a shorter one."
+        )
 
 
 def _given_seed(seed: int | None) -> int:

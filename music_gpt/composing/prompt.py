@@ -42,6 +42,12 @@ class Prompt:
     """Pitches that sound up to the seam -> place in `notes`; the new music releases them."""
     warnings: list[str] = field(default_factory=list)
     """What a person should know: sentences."""
+    n_after: int = 0
+    """Notes that stand after the new music, where that is a part of a piece."""
+
+    def n_given(self, *, kept: bool) -> int:
+        """Notes of a take that were there before it was composed, with the prompt if it is kept."""
+        return self.n_after + (len(self.notes) if kept else 0)
 
 
 def hear(

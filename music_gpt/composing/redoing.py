@@ -111,6 +111,7 @@ def hear_stretch(
         Start(heard, frame, first, velocity, onsets, held),
         {pitch: i for pitch, i in rings.items() if pitch not in held},
         list(piece.warnings),
+        int((struck >= last).sum()),
     )
     return Stretch(first, last, prompt, notes[struck >= last], crossing)
 
