@@ -21,7 +21,15 @@ from music_gpt.generation.grammar import Ending, Grammar, Start
 from music_gpt.midi.piece import make_notes, midi_bytes, piece_from_notes, read_piece, write_midi
 from music_gpt.midi.timing import end_at_next_strike
 from music_gpt.notes import Notes
-from music_gpt.tokens.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, encode_notes
+from music_gpt.tokens.events import (
+    EOS,
+    NOTE_OFF,
+    TIME_SHIFT,
+    VELOCITY,
+    encode_notes,
+    shift_frames,
+    sounding_after,
+)
 
 
 def one_sound_at_a_time(notes: Notes) -> Notes:
@@ -98,6 +106,21 @@ def test_outside_the_part_no_note_is_changed(pianist, rows, part, seed):
     late = new[frames(new["end"]) > frames(end)]
     for note in late:
         assert note["end"] in whole[whole["pitch"] == note["pitch"]]["end"]
+
+
+@pytest.mark.parametrize("late", np.linspace(0, 0.0095, 20).tolist())
+def test_what_sounds_for_the_network_sounds_for_the_grammar_wherever_a_part_begins(late):
+    notes = PIECE.copy()
+    notes["start"], notes["end"] = notes["start"] + late, notes["end"] + late
+    piece = piece_from_notes(notes)
+    for start in np.arange(2.0, 20.0, 0.333).tolist():
+        prompt = hear_stretch(piece, start, start + 2, 10_000, 4.0).prompt
+        heard, first = np.array(prompt.start.context), frames(prompt.notes["start"]).min()
+        assert sounding_after(heard).keys() == prompt.start.onsets.keys()
+        assert [first + n for n in sounding_after(heard).values()] == [
+            prompt.start.onsets[pitch] for pitch in sounding_after(heard)
+        ]
+        assert first + shift_frames(heard).sum() == prompt.start.frame
 
 
 def test_what_follows_does_not_move(pianist):

@@ -31,6 +31,7 @@ from music_gpt.tokens.events import (
     shift_frames,
     sounding_after,
     velocity_in_force,
+    whole_frames,
 )
 
 SAME_SECONDS = 0.004
@@ -64,6 +65,7 @@ class HeardPiece:
         """
         if not len(notes):
             raise InputError("There are no notes to look at; choose music, or compose some.")
+        notes = whole_frames(notes)  # as a part that was redone was heard
         told = canonical_notes(notes)
         released = np.lexsort((told["pitch"], told["end"]))  # in whole frames: equal ones are equal
         first = float(notes["start"].min())

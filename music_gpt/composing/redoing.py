@@ -34,6 +34,7 @@ from music_gpt.tokens.events import (
     encode_notes,
     shift_frames,
     velocity_in_force,
+    whole_frames,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Stretch:
     def split(self, piece: Notes) -> tuple[list[int], list[int]]:
         """Ids of the `joined` piece: up to the end of the stretch, and some seconds after it."""
         last = self.end + round(FOLLOWING_SECONDS * FRAMES_PER_SECOND)
-        notes = piece[_frames(piece["start"]) < last]
+        notes = whole_frames(piece[_frames(piece["start"]) < last])
         ids = encode_notes(notes)
         time = _frames(notes["start"]).min() + np.cumsum(shift_frames(ids))
         # an event at the end of the stretch follows it, and so does the wait that leads there
@@ -95,15 +96,16 @@ def hear_stretch(
     first, last = (int(frame) for frame in _frames(np.array([start, end])))
     notes = piece.sounding_notes.copy()
     notes["end"] = end_at_next_strike(notes["start"], notes["pitch"], notes["end"])
-    struck, ended = _frames(notes["start"]), _frames(notes["end"])
+    on_frames = whole_frames(notes)
+    struck, ended = _frames(on_frames["start"]), _frames(on_frames["end"])
     before, inside = struck < first, (struck >= first) & (struck < last)
     crossing = {int(note["pitch"]): float(note["end"]) for note in notes[inside & (ended > last)]}
     # of the notes of a pitch the last one rings; of several that begin at once, the longest
-    kept = notes[before]
+    kept, struck_before, ended_before = notes[before], struck[before], ended[before]
     place = {int(kept["pitch"][i]): int(i) for i in np.lexsort((kept["end"], kept["start"]))}
-    rings = {p: i for p, i in place.items() if _frames(kept["end"])[i] >= first}
-    held = frozenset(p for p, i in rings.items() if _frames(kept["end"])[i] > last)
-    onsets = {pitch: int(_frames(kept["start"])[i]) for pitch, i in rings.items()}
+    rings = {p: i for p, i in place.items() if ended_before[i] >= first}
+    held = frozenset(p for p, i in rings.items() if ended_before[i] > last)
+    onsets = {pitch: int(struck_before[i]) for pitch, i in rings.items()}
     heard, frame = _heard(kept, first, context, longest_wait)
     velocity = velocity_in_force(heard)
     prompt = Prompt(
@@ -139,7 +141,7 @@ def _heard(notes: Notes, first: int, context: int, longest_wait: float) -> tuple
     """What the network hears of the notes before frame `first`, and the frame where that ends."""
     if not len(notes):
         return [EOS], first
-    clipped = notes.copy()
+    clipped = whole_frames(notes)
     clipped["end"] = np.minimum(clipped["end"], first / FRAMES_PER_SECOND)
     ids, ends = encode_heard(clipped), int(_frames(clipped["end"]).max())
     wait = first - ends

@@ -123,6 +123,20 @@ def canonical_notes(notes: Notes, *, max_gap_seconds: float | None = None) -> No
     return _notes_from_frames(_frames_from_notes(notes, max_gap_seconds))
 
 
+def whole_frames(notes: Notes) -> Notes:
+    """The notes with their times at whole frames of their own clock; each lasts one at least.
+
+    Events are counted from the first note on. Where that lies between two frames, their times are
+    rounded in another way than those of the piece, and a note may have ended for the one that still
+    sounds for the other. After this there is one way only.
+    """
+    moved = notes.copy()
+    start = np.rint(notes["start"] * FRAMES_PER_SECOND)
+    end = np.maximum(np.rint(notes["end"] * FRAMES_PER_SECOND), start + 1)
+    moved["start"], moved["end"] = start / FRAMES_PER_SECOND, end / FRAMES_PER_SECOND
+    return moved
+
+
 def _frames_from_notes(notes: Notes, max_gap_seconds: float | None) -> _Frames:
     if len(notes) == 0:
         empty = np.zeros(0, np.int64)

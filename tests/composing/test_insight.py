@@ -64,10 +64,15 @@ def test_every_event_of_a_take_is_among_what_it_was_drawn_from(knobs: dict[str, 
     assert [drawn_from(one).sum() for _, one in found] == pytest.approx([1.0] * len(found))
 
 
+@pytest.mark.parametrize("late", [0.0, 0.003, 0.005, 0.007])
 @pytest.mark.parametrize("seed", range(4))
-def test_every_event_of_a_redone_part_is_among_what_it_was_drawn_from(seed: int) -> None:
-    piece = piece_from_notes(canonical_notes(melody(3, 60)))
-    redone = PIANIST.redo(piece, 6.0, 9.0, candidates=1, seed=seed, max_wait_seconds=0.4)
+def test_every_event_of_a_redone_part_is_among_what_it_was_drawn_from(
+    seed: int, late: float
+) -> None:
+    notes = canonical_notes(melody(3, 60)) if not late else melody(3, 60)
+    notes["start"], notes["end"] = notes["start"] + late, notes["end"] + late
+    piece = piece_from_notes(notes)
+    redone = PIANIST.redo(piece, 6.333, 9.0, candidates=1, seed=seed, max_wait_seconds=0.4)
     first, last = redone.settings(0)["redo"]
     heard = HeardPiece.of(redone.notes(0))
     waits = shift_frames(heard.ids) / 100
