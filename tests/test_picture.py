@@ -116,7 +116,7 @@ def test_a_key_that_is_struck_again_is_seen_twice() -> None:
 
 
 def test_a_note_that_rings_into_the_next_line_goes_on_there() -> None:
-    notes = np.sort(np.concatenate([long_piece(100.0), notes_of((0.0, 100.0, 40, 127))]))
+    notes = np.sort(np.concatenate([long_piece(100.0, 41), notes_of((0.0, 100.0, 40, 127))]))
     image, roll = opened(picture_bytes(notes)), Roll(notes, ALL_GIVEN)
     assert roll.n_lines > 1
     assert at(image, roll, roll.seconds - 1.0, 40) == at(image, roll, 1.0, 40, line=1) == GIVEN
@@ -169,6 +169,20 @@ def test_a_longer_piece_has_more_lines_until_the_page_is_full() -> None:
     assert lines[0] == 1
     assert lines == sorted(lines)
     assert lines[-1] < 12
+
+
+def test_notes_of_hours_that_hide_each_other_are_drawn_once() -> None:
+    rng = np.random.default_rng(0)
+    starts, keys = rng.uniform(0, 3000, 20_000).tolist(), rng.integers(21, 109, 20_000).tolist()
+    notes = notes_of(*[(s, s + 36_000, k, 64) for s, k in zip(starts, keys, strict=True)])
+    assert sum(1 for _ in Roll(notes, ALL_GIVEN).boxes()) < 1.2 * len(notes)
+    together = notes_of(*[(0.0, 36_000.0, 60, 64)] * 20_000)
+    assert sum(box.is_round for box in Roll(together, ALL_GIVEN).boxes()) < 100
+
+
+def test_two_voices_that_strike_a_key_together_are_both_drawn() -> None:
+    notes = notes_of((0.0, 1.0, 60, 90), (0.0, 2.0, 60, 50), (3.0, 4.0, 60, 50), (0.0, 9.0, 64, 9))
+    assert sum(box.is_round for box in Roll(notes, ALL_GIVEN).boxes()) == len(notes)
 
 
 def test_a_picture_is_sharp_enough_to_print() -> None:
