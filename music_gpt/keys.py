@@ -14,7 +14,16 @@ MINOR = (0, 2, 3, 5, 7, 8, 10, 11)
 """Natural minor, and the leading tone with which it cadences."""
 _TONICS = {"c": 0, "d": 2, "e": 4, "f": 5, "g": 7, "a": 9, "b": 11}
 _ACCIDENTALS = {"": 0, "#": 1, "♯": 1, "b": -1, "♭": -1}
-_NAME = re.compile(r"\s*([A-Ga-g])([#b♯♭]?)\s*(major|maj|minor|min|m)?\s*", re.IGNORECASE)
+_NAME = re.compile(r"\s*([A-G])([#b♯♭]?)[-\s]*(major|maj|minor|min|m)?\s*", re.IGNORECASE)
+_WHITE = {**_TONICS, "h": 11}
+_GERMAN_TONICS = {
+    **_WHITE,
+    **{f"{name}is": _WHITE[name] + 1 for name in "cdefgah"},
+    **{f"{name}es": _WHITE[name] - 1 for name in "cdfg"},
+}
+_GERMAN_TONICS |= {"es": 3, "as": 8, "b": 10}
+_GERMAN_NAME = re.compile(r"\s*([A-H](?:is|es|s)?)([#b♯♭]?)[-\s]*(dur|moll)\s*", re.IGNORECASE)
+"""Its mode tells the language: B-Dur is the key that is called Bb major in English."""
 PITCH_CLASSES = ("C", "C♯", "D", "D♯", "E", "F", "F♯", "G", "G♯", "A", "A♯", "B")
 """As sequencers write them, which know of no key: always with sharps."""
 MAJOR_PROFILE = (6.35, 2.23, 3.48, 2.33, 4.38, 4.09, 2.52, 5.19, 2.39, 3.66, 2.29, 2.88)
@@ -86,17 +95,34 @@ def _fifth(fifths: int) -> str:
 def scale(key: str) -> frozenset[int] | None:
     """Pitch classes (0 is C) of the scale of `key`, or None if that is no name of a key.
 
-    A capital alone is major and a small letter minor; `major` and `minor` may say it in words.
+    A capital alone is major and a small letter minor; `major` and `minor` may say it in words, as
+    `Dur` and `Moll` do after the German name of a note.
 
     >>> sorted(scale("C")) == sorted(MAJOR), scale("a") == scale("A minor") == scale("Am")
     (True, True)
     >>> scale("F# minor") == scale("gb"), scale("H") is None
     (True, True)
+    >>> scale("Fis-Moll") == scale("F♯ minor"), scale("B-Dur") == scale("Bb")
+    (True, True)
     """
+    if (german := _GERMAN_NAME.fullmatch(key)) is not None:
+        return _german_scale(*german.groups())
     found = _NAME.fullmatch(key)
     if found is None:
         return None
     letter, accidental, mode = found[1], found[2], found[3] or ""
     minor = mode == "m" or mode.lower().startswith("min") if mode else letter.islower()
-    tonic = _TONICS[letter.lower()] + _ACCIDENTALS[accidental.lower()]
+    return _steps(_TONICS[letter.lower()] + _ACCIDENTALS[accidental.lower()], minor)
+
+
+def _german_scale(name: str, accidental: str, mode: str) -> frozenset[int] | None:
+    """That of a German name: `Fis` or, with a sign in place of the syllable, `F♯`."""
+    tonics = _WHITE if accidental else _GERMAN_TONICS
+    tonic = tonics.get(name.lower())
+    if tonic is None:
+        return None
+    return _steps(tonic + _ACCIDENTALS[accidental.lower()], minor=mode.lower() == "moll")
+
+
+def _steps(tonic: int, minor: bool) -> frozenset[int]:
     return frozenset((tonic + step) % 12 for step in (MINOR if minor else MAJOR))

@@ -56,13 +56,23 @@ def notes_per_second(takes: list[Any]) -> float:
         *[("C", 0, MAJOR), ("a", 9, MINOR), ("F# minor", 6, MINOR), ("Bb", 10, MAJOR)],
         *[("b", 11, MINOR), ("bb", 10, MINOR), ("B", 11, MAJOR), ("Am", 9, MINOR)],
         *[("e major", 4, MAJOR), ("E♭ Minor", 3, MINOR), ("Cb", 11, MAJOR), (" g maj ", 7, MAJOR)],
+        *[("F♯", 6, MAJOR), ("Fis-Moll", 6, MINOR), ("H-Dur", 11, MAJOR), ("a-Moll", 9, MINOR)],
+        *[("B-Dur", 10, MAJOR), ("b-moll", 10, MINOR), ("Es-Dur", 3, MAJOR), ("as moll", 8, MINOR)],
+        *[
+            ("Ces-Dur", 11, MAJOR),
+            ("DES-DUR", 1, MAJOR),
+            ("C♯-Moll", 1, MINOR),
+            ("B♭-Dur", 10, MAJOR),
+        ],
     ],
 )
 def test_a_key_has_the_notes_of_its_scale(name: str, tonic: int, steps: tuple[int, ...]) -> None:
     assert scale(name) == {(tonic + step) % 12 for step in steps}
 
 
-@pytest.mark.parametrize("name", ["", "H", "C##", "minor", "c dorian", "7", "Cis", "x minor"])
+@pytest.mark.parametrize(
+    "name", ["", "H", "C##", "minor", "c dorian", "7", "Cis", "x minor", "Ds-Dur", "Bis-Dur"]
+)
 def test_what_is_no_key_is_none(name: str) -> None:
     assert scale(name) is None
 

@@ -118,7 +118,12 @@ BAD: list[tuple[type, str, list[Any], str]] = [
     (SamplingConfig, "time_temperature", [-1, 0.01, 11, math.nan], "a number from 0.05 to 10"),
     (SamplingConfig, "pitch_temperature", [-1, 0.01, 11, "1"], "a number from 0.05 to 10"),
     (SamplingConfig, "velocity_temperature", [-1, 0.01, 11], "a number from 0.05 to 10"),
-    (SamplingConfig, "key", ["H", "C dorian", 5, None], "a key, as C, a, Bb or F# minor, or empty"),
+    (
+        SamplingConfig,
+        "key",
+        ["H", "C dorian", 5, None],
+        "a key, as C, a, Bb, F# minor or Fis-Moll, or e",
+    ),
     (SamplingConfig, "key_strength", [-1, 11, math.nan], "a number from 0 to 10"),
     (SamplingConfig, "density", [-1, 61, math.nan], "a number from 0 to 60"),
     (SamplingConfig, "density_strength", [-1, 11, "2"], "a number from 0 to 10"),

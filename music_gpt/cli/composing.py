@@ -154,6 +154,7 @@ def generate(args: Namespace) -> None:
     made = [composition.settings(take) for take in order]
     result = {
         "files": [str(file) for file in files],
+        "ranked": args.rank,
         "seeds": [settings["seed"] for settings in made],
         "nats_per_token": [settings["nats_per_token"] for settings in made],
         "seconds": round(composition.seconds_composed, 2),
@@ -276,6 +277,8 @@ def _take_paths(n_takes: int, out: Path) -> list[Path]:
 
 def _generated(result: dict[str, Any]) -> str:
     files, seeds = ", ".join(map(shown, result["files"])), ", ".join(map(str, result["seeds"]))
+    if result["ranked"]:
+        files += " (the likeliest first)"
     prompt = result["prompt_seconds"]
     changes = [f"transposed by {result['transpose']:+d}"] if result["transpose"] else []
     changes += [f"{result['speed']:g} times as fast"] if result["speed"] != 1 else []

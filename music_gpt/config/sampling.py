@@ -43,7 +43,7 @@ class SamplingConfig:
     velocity_temperature: float = 0.0
     """Temperature of the choice of velocities alone; 0 takes `temperature`."""
     key: str = ""
-    """Key that the music keeps to, softly, as C, a, Bb or F# minor; empty for any."""
+    """Key that the music keeps to, softly, as C, a, Bb, F# minor or Fis-Moll; empty for any."""
     key_strength: float = 2.0
     """Nats by which a note outside the scale of `key` becomes less likely."""
     density: float = 0.0
@@ -62,7 +62,7 @@ class SamplingConfig:
             if getattr(self, name) != 0:
                 check_fields(self, (name,), number, 0.05, MAX_TEMPERATURE)
         known = isinstance(self.key, str) and (not self.key or scale(self.key) is not None)
-        require(known, "key", self.key, "a key, as C, a, Bb or F# minor, or empty")
+        require(known, "key", self.key, "a key, as C, a, Bb, F# minor or Fis-Moll, or empty")
         check_fields(self, ("density",), number, 0, 60)
         check_fields(self, ("key_strength", "density_strength"), number, 0, 10)
 

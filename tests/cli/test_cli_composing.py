@@ -157,6 +157,9 @@ def test_generate_numbers_its_takes_by_their_likelihood(
     best = plain["nats_per_token"].index(min(plain["nats_per_token"]))
     assert ranked["seeds"][0] == 7 + best != ranked["seeds"][1]
     assert read_recipe(Path(ranked["files"][0]))["seed"] == 7 + best
+    words = compose(checkpoint, tmp_path / "out.mid", "--seed=7", "--variations=2")
+    assert f"{tmp_path}/out-2.mid (the likeliest first): " in call(*words, "--rank").err
+    assert "likeliest" not in call(*words).err
     refused(call(*words[:-1], "--rank"), "--rank puts several takes in order")
 
 
