@@ -14,17 +14,19 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from music_gpt import __version__
 from music_gpt.errors import InputError, install, words_of
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
+
+    from music_gpt.network.model import GPT
 
 COMPOSED_SECONDS, HEARD_SECONDS = 5.0, 10.0
 """Music that is composed, and heard before, to find out how fast that is."""
@@ -34,6 +36,8 @@ GIB = 2**30
 WIDTH = 11
 """Of the column of subjects."""
 
+Read: TypeAlias = "Callable[[], tuple[GPT, dict[str, Any]]]"
+"""Gives the network and the card of a checkpoint."""
 Told = tuple[str, str]
 """How a thing is, and what to do to have it better, or an empty text."""
 
@@ -72,13 +76,14 @@ def findings(checkpoint: str | None = None, engine: str = "auto") -> Iterator[Fi
     except OSError:  # libraries end the program there
         yield Finding("machine", "this folder is gone", "go to another one", is_fault=True)
         return
+    read = cache(partial(_read, checkpoint))  # once, unless it cannot be read
     looks: dict[str, Callable[[], Told]] = {
         "machine": machine,
         "packages": packages,
         "PyTorch": pytorch,
         "training": training,
-        "network": partial(network, checkpoint),
-        "composing": partial(composing, checkpoint, engine),
+        "network": partial(network, read),
+        "composing": partial(composing, read, engine),
         "sound": sound,
         "page": page,
     }
@@ -142,28 +147,28 @@ def training() -> Told:
     return f"PyTorch Lightning {metadata.version('pytorch-lightning')}", ""
 
 
-def network(checkpoint: str | None) -> Told:
+def network(read: Read) -> Told:
     """The checkpoint."""
-    from music_gpt.network.checkpoint import load_checkpoint
-
-    model, card = load_checkpoint(checkpoint)
+    model, card = read()
     return f"{card['file']}, {model.n_parameters / 1e6:.1f} M parameters", ""
 
 
-def composing(checkpoint: str | None, engine: str) -> Told:
+def composing(read: Read, engine: str) -> Told:
     """How fast the network composes."""
-    from music_gpt.composing.pianist import load
-    from music_gpt.generation.engines import NEEDED, OPENINGS
+    from music_gpt.composing.pianist import Pianist
+    from music_gpt.generation.engines import NEEDED, OPENINGS, choose_engine
 
-    music = load(checkpoint, engine=engine).compose(
+    model, card = read()
+    pianist = Pianist(model, card, engine=choose_engine(model, card["sha256"], engine))
+    music = pianist.compose(
         min(OPENINGS.glob("*.mid")), seconds=COMPOSED_SECONDS, prompt_seconds=HEARD_SECONDS, seed=1
     )
     with closing(music):
         for _ in music:
             pass
     told = (
-        f"{music.settings()['engine']}, {music.n_tokens / music.elapsed:,.0f} events/s, "
-        f"{music.seconds_composed / music.elapsed:.1f} times as fast as it is played"
+        f"{music.settings()['engine']}, {music.tokens_per_second:,.0f} tokens/s, "
+        f"{music.times_real_time:.1f}× real time"
     )
     is_slow = engine == "auto" and not all(map(find_spec, NEEDED))
     return told, f"`{install()}` makes it several times as fast" if is_slow else ""
@@ -194,6 +199,12 @@ def page() -> Told:
     if is_free(PORT):
         return f"{told} free", ""
     return f"{told} taken", f"`music-gpt app --port {PORT + 1}` serves it at another"
+
+
+def _read(checkpoint: str | None) -> tuple[GPT, dict[str, Any]]:
+    from music_gpt.network.checkpoint import load_checkpoint
+
+    return load_checkpoint(checkpoint)
 
 
 # --- their parts ----------------------------------------------------------------------------------

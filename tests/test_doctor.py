@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -18,19 +20,30 @@ from packaging.requirements import Requirement
 
 from music_gpt import doctor, soundfont
 from music_gpt.errors import InputError, install
+from music_gpt.network import checkpoint
+from music_gpt.network.checkpoint import load_checkpoint
 from music_gpt.ui.page import PORT
 
 ROOT = Path(__file__).parent.parent
 
 
-def test_all_that_is_needed_works_here() -> None:
+def test_all_that_is_needed_works_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str | None] = []
+
+    def read(path: str | None) -> Any:
+        reads.append(path)
+        return load_checkpoint(path)
+
+    monkeypatch.setattr(checkpoint, "load_checkpoint", read)
     found = {finding.subject: finding for finding in doctor.findings(engine="torch")}
     order = "machine packages PyTorch training network composing sound page"
     assert list(found) == order.split()
     assert [finding for finding in found.values() if finding.is_fault] == []
     assert metadata.version("torch") in found["PyTorch"].told
     assert found["network"].told == "piano.safetensors, 3.4 M parameters"
-    assert found["composing"].told.startswith("torch, ")
+    told = r"torch, [\d,]+ tokens/s, [\d.]+× real time"
+    assert re.fullmatch(told, found["composing"].told)
+    assert reads == [None]  # once for both
     assert "in WAV, FLAC, MP3; " in found["sound"].told
     assert "SoundFonts" in found["sound"].told
 
@@ -132,8 +145,11 @@ def test_without_onnx_runtime_composing_says_how_to_be_faster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(doctor, "find_spec", lambda name: None)
-    assert doctor.composing(None, "auto")[1] == f"`{install()}` makes it several times as fast"
-    assert doctor.composing(None, "torch")[1] == ""
+    assert (
+        doctor.composing(load_checkpoint, "auto")[1]
+        == f"`{install()}` makes it several times as fast"
+    )
+    assert doctor.composing(load_checkpoint, "torch")[1] == ""
 
 
 def test_a_port_that_is_taken_is_told_with_another() -> None:

@@ -162,7 +162,8 @@ def generate(args: Namespace) -> None:
         "transpose": made[0]["transpose"],
         "speed": made[0]["speed"],
         "tokens": composition.n_tokens,
-        "tokens_per_second": round(composition.n_tokens / max(composition.elapsed, 1e-9), 1),
+        "tokens_per_second": round(composition.tokens_per_second, 1),
+        "times_real_time": round(composition.times_real_time, 1),
         "interrupted": interrupted,
         "warnings": list(composition.warnings),
     }
@@ -259,8 +260,8 @@ def _compose(composition: Composition) -> bool:
         try:
             for _ in composition:
                 bar.n = min(composition.seconds_composed, composition.seconds)
-                speed = composition.n_tokens / max(composition.elapsed, 1e-9)
-                bar.set_description_str(f" · {speed:.0f} tokens/s", refresh=False)
+                speed = f"{composition.tokens_per_second:.0f} tokens/s"
+                bar.set_description_str(f" · {speed}", refresh=False)
                 bar.update(0)
         except KeyboardInterrupt:
             composition.close()
@@ -287,5 +288,6 @@ def _generated(result: dict[str, Any]) -> str:
         after = f"{after or ', after the prompt'} ({', '.join(changes)})"
     return (
         f"{files}: {result['seconds']:.1f} seconds of new music{after}; "
-        f"{result['tokens_per_second']:.0f} tokens/s, seed {seeds}."
+        f"{result['tokens_per_second']:.0f} tokens/s, {result['times_real_time']}× real time, "
+        f"seed {seeds}."
     )

@@ -183,6 +183,16 @@ class Composition:
         slowest = min(line.now for line in self._lines)
         return (slowest - self._prompt.start.seam) / FRAMES_PER_SECOND
 
+    @property
+    def tokens_per_second(self) -> float:
+        """How fast it is composed, all takes together."""
+        return self.n_tokens / max(self.elapsed, 1e-9)
+
+    @property
+    def times_real_time(self) -> float:
+        """How many times as fast it is composed as it is played, of several takes side by side."""
+        return self.seconds_composed / max(self.elapsed, 1e-9)
+
     def close(self) -> None:
         """Stop composing: the music stays as it is, and what still sounds ends here."""
         events, self._events = self._events, None

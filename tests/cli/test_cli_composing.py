@@ -38,6 +38,8 @@ def test_generate_continues_a_piece(
     assert result["seeds"] == [4]
     assert result["seconds"] >= 1
     assert f"after {result['prompt_seconds']:.1f} of the prompt; " in call(*words[:-1]).err
+    assert result["times_real_time"] > 0
+    assert re.search(r"; \d+ tokens/s, [\d.]+× real time, seed 4\.$", call(*words[:-1]).err.strip())
     assert not result["interrupted"]
     notes = read_piece(out).notes
     assert len(notes) > 55  # the prompt is there, but for notes that meet
