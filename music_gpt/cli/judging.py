@@ -131,6 +131,7 @@ def evaluate(args: Namespace) -> None:
 def originality(args: Namespace) -> None:
     """Find the longest run of notes that a piece shares with the training music."""
     from music_gpt.composing.provenance import composed_part
+    from music_gpt.metrics.continuations import what_a_run_means
     from music_gpt.notes import struck_within
     from music_gpt.tokens.originality import OriginalityIndex, nothing_shared
 
@@ -157,7 +158,11 @@ def originality(args: Namespace) -> None:
         return
     if part is not None:
         say(f"Only what was composed, {part_words(part)}, is looked at; --whole takes all.")
-    say(f"{shown(args.midi)}: {run or nothing_shared(len(notes))}")
+    if run is None:
+        say(f"{shown(args.midi)}: {nothing_shared(len(notes))}")
+    else:
+        means = what_a_run_means(run.different_notes)
+        say(f"{shown(args.midi)}: {run} {means[0].upper()}{means[1:]}.")
 
 
 # --- their parts ------------------------------------------------------------------------------

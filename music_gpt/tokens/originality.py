@@ -13,7 +13,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -78,22 +78,35 @@ class SharedRun:
     """Whether it was counted note by note; else up to 22 notes at its ends are left out."""
 
     def __str__(self) -> str:
-        """One sentence.
+        """One sentence: how much, of what and where.
 
-        >>> print(SharedRun(30, 30, 4.25, 62.0, "waltz.mid", 9.5, exact=True))
-        30 notes in a row, 4.2 seconds from 1:02 on, are as in waltz.mid from 0:09 on.
+        >>> str(SharedRun(30, 30, 4.25, 62.0, "a/Slow__waltz.mid", 9.5, exact=True))[:63]
+        '30 notes in a row are as in Slow waltz (a/Slow__waltz.mid): 4.2'
         """
-        of_them = (
-            "" if self.different_notes == self.notes else f" ({self.different_notes} different)"
-        )
-        at, there = (
+        different = self.different_notes
+        of_them = "" if different == self.notes else f" ({different} different)"
+        here, there = (
             f"{int(s // 60)}:{int(s % 60):02}" for s in (self.at_seconds, self.source_seconds)
         )
-        rest = "" if self.exact else f"; up to {UNTOLD_NOTES} more at its ends are not told"
         return (
-            f"{self.notes} notes in a row{of_them}, {self.seconds:.1f} seconds from {at} on, are "
-            f"as in {self.source} from {there} on{rest}."
+            f"{self.at_most(self.notes)} notes in a row{of_them} are as in {self.name} "
+            f"({self.source}): {self.seconds:.1f} seconds, here from {here} and there from {there} "
+            "on."
         )
+
+    @property
+    def name(self) -> str:
+        """What the training piece is called, as far as the name of its file tells."""
+        stem = PurePosixPath(self.source).stem
+        return " ".join(stem.replace("_", " ").split()) or stem
+
+    def at_most(self, n_notes: int) -> str:
+        """So many of its notes, and how many they may be where figures alone tell of them.
+
+        >>> SharedRun(30, 28, 4.25, 62.0, "waltz.mid", 9.5, exact=False).at_most(28)
+        '28 to 50'
+        """
+        return f"{n_notes}" if self.exact else f"{n_notes} to {n_notes + UNTOLD_NOTES}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, times to 10 ms."""

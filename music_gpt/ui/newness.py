@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from music_gpt.errors import InputError
-from music_gpt.metrics.continuations import UNHEARD_SHARES
+from music_gpt.metrics.continuations import what_a_run_means
 from music_gpt.tokens.originality import (
-    CERTAIN_NOTES,
     INDEX_FILE,
-    UNTOLD_NOTES,
     OriginalityIndex,
     SharedRun,
     nothing_shared,
 )
 from music_gpt.ui.roll_value import Take
 
-UNHEARD = "of 30-second passages of other music, " + " and ".join(
-    f"{f'{share * 100:.1f} %' if share else 'none'} share {notes} or more"
-    for notes, share in UNHEARD_SHARES.items()
-)
 MOST_LETTERS = 40
 """Of the name of a training piece."""
 
@@ -55,10 +49,6 @@ def shared_line(run: SharedRun) -> str:
     >>> shared_line(run).partition(";")[0]
     '28 to 50 notes in a row are as in Spring Waltz, 1'
     """
-    stem = PurePosixPath(run.source).stem
-    name = " ".join(stem.replace("_", " ").split()) or stem
-    name = name if len(name) <= MOST_LETTERS else name[:MOST_LETTERS] + "…"
-    n, most = run.different_notes, run.different_notes + UNTOLD_NOTES
-    notes = f"{n}" if run.exact else f"{n} to {most}"
-    usual = f"fewer than {CERTAIN_NOTES} mean little" if n < CERTAIN_NOTES else UNHEARD
-    return f"{notes} notes in a row are as in {name}; {usual}."
+    name = run.name if len(run.name) <= MOST_LETTERS else run.name[:MOST_LETTERS] + "…"
+    notes = run.at_most(run.different_notes)
+    return f"{notes} notes in a row are as in {name}; {what_a_run_means(run.different_notes)}."
