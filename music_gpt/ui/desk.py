@@ -270,8 +270,10 @@ class Desk:
         takes = composition.ranking() if words["rank"] else range(composition.n_takes)
         name, files = "music" if prompt is None else Path(prompt).stem, []
         for number, take in enumerate(takes, 1):
-            seed = composition.settings(take)["seed"]
-            files.append(self._shelf.path(f"{file_stem(name, f'take-{number}', seed)}.mid"))
+            made = composition.settings(take)
+            change = PromptChange(made["transpose"], made["speed"])
+            stem = file_stem(name, f"take-{number}", made["seed"], change)
+            files.append(self._shelf.path(f"{stem}.mid"))
             composition.write(files[-1], take)
         return [str(file) for file in files]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from music_gpt import audio
 from music_gpt.composing.provenance import settings_text
+from music_gpt.config.prompt import AS_GIVEN, PromptChange
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import midi_bytes
 from music_gpt.notes import Notes
@@ -99,7 +100,7 @@ def write_sound(shelf: Shelf, notes: Notes, name: str, soundfont: SoundFont | No
 
 def stem(music: Snapshot, take: Take) -> str:
     """The name of a take's files, without their endings."""
-    return file_stem(music.name, take.name, take.settings.get("seed"))
+    return file_stem(music.name, take.name, take.settings.get("seed"), music.change)
 
 
 def take_bytes(take: Take) -> bytes:
@@ -112,13 +113,20 @@ def take_picture(take: Take) -> bytes:
     return picture_bytes(take.notes, composed=(take.first, take.last))
 
 
-def file_stem(name: str, take: str, seed: int | None) -> str:
+def file_stem(name: str, take: str, seed: int | None, change: PromptChange = AS_GIVEN) -> str:
     """A name that tells the prompt, the take and the seed, safe on every file system.
 
-    >>> file_stem("Prélude / Op. 28", "take-1", 7)
-    'prelude-op-28-take-1-seed-7'
+    change: by which the prompt became what is continued.
+
+    >>> file_stem("Prélude / Op. 28", "take-1", 7, PromptChange(-3, 1.2))
+    'prelude-op-28-down-3-120-percent-take-1-seed-7'
     """
-    return f"{plain_name(name)}-{take}" + ("" if seed is None else f"-seed-{seed}")
+    words = [plain_name(name)]
+    if change.transpose:
+        words.append(f"{'up' if change.transpose > 0 else 'down'}-{abs(change.transpose)}")
+    if change.speed != 1:
+        words.append(f"{100 * change.speed:.4g}-percent".replace(".", "-"))
+    return "-".join([*words, take, *([] if seed is None else [f"seed-{seed}"])])
 
 
 def plain_name(name: str) -> str:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ from PIL import Image
 from visiting import FIRST, PIANIST, SCALE, names_in, steps, visitor
 
 from music_gpt import audio
+from music_gpt.config.prompt import PromptChange
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import make_notes, read_piece, write_midi
 from music_gpt.soundfont import SoundFont
 from music_gpt.ui import bounds
 from music_gpt.ui.desk import Desk
-from music_gpt.ui.roll_value import length
-from music_gpt.ui.saving import KINDS, write_all
+from music_gpt.ui.roll_value import Take, length
+from music_gpt.ui.saving import KINDS, stem, write_all
 from music_gpt.ui.shelf import PREFIX, Shelf, clear_stale_shelves
 from music_gpt.ui.visit import Wish
 
@@ -70,6 +72,14 @@ def test_a_saved_take_tells_how_it_was_made() -> None:
     assert Path(path).name == "scale-take-1-seed-77.mid"
     assert b'music-gpt {"seconds": 5.0, "seed": 77}' in Path(path).read_bytes()
     assert read_piece(path).n_notes == len(visit.shown.takes[0].notes)
+
+
+def test_the_name_of_a_file_tells_the_key_and_the_tempo_of_its_prompt() -> None:
+    visit, names = visitor(), []
+    for change in (PromptChange(3), PromptChange(-3), PromptChange(speed=0.5)):
+        music = replace(visit.shown, change=change)
+        names.append(stem(music, Take("take-1", SCALE, {"seed": 7}, 0.0)))
+    assert names == [f"scale-{told}-take-1-seed-7" for told in ("up-3", "down-3", "50-percent")]
 
 
 def test_a_take_is_taken_away_in_every_kind() -> None:
