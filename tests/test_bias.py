@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_generation import MadEngine, take_ids
+from odd_engines import MadEngine, take_ids
 
 from music_gpt.config.sampling import SamplingConfig
 from music_gpt.generation import bias

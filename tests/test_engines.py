@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from odd_engines import FAST, MadEngine
 from small import random_network
-from test_generation import FAST, MadEngine
 
 from music_gpt.composing.pianist import load
 from music_gpt.config.model import ModelConfig
