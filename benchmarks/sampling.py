@@ -23,16 +23,12 @@ from music_gpt.metrics.statistics import Agreement
 from music_gpt.tokens.corpus import Corpus
 
 SETTINGS: list[dict[str, Any]] = [
-    {"temperature": 0.95, "min_p": 0.001},
+    {"temperature": 0.9, "min_p": 0.001},
     {"temperature": 0.92, "min_p": 0.001},
+    {"temperature": 0.95, "min_p": 0.001},
     {"temperature": 1.0, "min_p": 0.001},
-    {"temperature": 1.05, "min_p": 0.001},
     {"temperature": 1.0, "min_p": 0.0},
-    {"temperature": 1.0, "min_p": 0.005},
-    {"temperature": 1.0, "min_p": 0.02},
-    {"temperature": 1.05, "min_p": 0.005},
-    {"temperature": 1.1, "min_p": 0.005},
-    {"temperature": 1.0, "min_p": 0.001, "pitch_temperature": 1.1},
+    {"temperature": 1.05, "min_p": 0.001},
 ]
 TOLD = ("notes_per_second", "note_length", "polyphony", "repetition")
 
