@@ -269,10 +269,9 @@ class Desk:
             raise sentence(error) from None
         takes = composition.ranking() if words["rank"] else range(composition.n_takes)
         name, files = "music" if prompt is None else Path(prompt).stem, []
+        change = PromptChange(as_whole(words["transpose"]), words["speed"])
         for number, take in enumerate(takes, 1):
-            made = composition.settings(take)
-            change = PromptChange(made["transpose"], made["speed"])
-            stem = file_stem(name, f"take-{number}", made["seed"], change)
+            stem = file_stem(name, f"take-{number}", composition.settings(take)["seed"], change)
             files.append(self._shelf.path(f"{stem}.mid"))
             composition.write(files[-1], take)
         return [str(file) for file in files]

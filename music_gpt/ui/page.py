@@ -432,7 +432,7 @@ def launch(
     except OSError as error:  # what Gradio raises when it cannot listen there
         raise InputError(
             f"The page cannot be served at {host}:{port}: the port is in use, or the address is "
-            "not one of this machine; choose another port or host."
+            "not one of this machine; choose another port= or host=."
         ) from error
     finally:
         if page is not None:

@@ -166,6 +166,7 @@ def test_a_call_chooses_tracks_a_part_a_key_and_a_preset(tmp_path: Path) -> None
     (file,) = call(tmp_path / "scale.mid", prompt_seconds=2, prompt_end_seconds=4, seed=3)
     assert list(read_piece(file).notes["pitch"][:4]) == [64, 65, 66, 67]
     (file,) = call(tmp_path / "scale.mid", transpose=-3.0, speed=2, prompt_end_seconds=3, seed=3)
+    assert Path(file).name == "scale-down-3-200-percent-take-1-seed-3.mid"
     notes = read_piece(file).notes[:12]
     assert notes["pitch"].tolist() == [57 + i for i in range(12)]
     assert notes["start"] == pytest.approx(0.25 * np.arange(12))
@@ -348,7 +349,7 @@ def test_a_port_in_use_is_told_in_a_sentence() -> None:
     assert done.returncode == 2
     assert done.stderr == (
         f"music-gpt: The page cannot be served at 127.0.0.1:{port}: the port is in use, or the "
-        "address is not one of this machine; choose another --port or --host.\n"
+        "address is not one of this machine; choose another port= or host=.\n"
     )
 
 
