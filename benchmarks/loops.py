@@ -52,11 +52,12 @@ class Staleness(NamedTuple):
             setattr(bias, name, value)
 
 
+NOW = Staleness(*(getattr(bias, name) for name in Staleness._fields))
 SETTINGS = (
     Staleness(np.inf, np.inf, 1, 1),
     Staleness(32, 5.0, 8, 1.0),
     Staleness(24, 4.0, 4, 0.5),
-    Staleness(20, 3.5, 4, 0.5),
+    NOW,
     Staleness(16, 3.0, 4, 0.5),
 )
 

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Generic, TypeVar
 
 from music_gpt.errors import InputError
-from music_gpt.process import leave_ending_to_the_parent
+from music_gpt.process import leave_termination_to_the_parent
 
 _CANNOT_START = (
     "The processes that read the files cannot start; look for a full memory, or set workers to 1."
@@ -130,7 +130,7 @@ def _without_main() -> Iterator[None]:
 
 
 def _begin_process() -> None:
-    leave_ending_to_the_parent()  # which lets us finish
+    leave_termination_to_the_parent()  # which lets us finish
     parent = multiprocessing.parent_process()
     if parent is not None:
         # a parent that is killed cannot tell its children to stop

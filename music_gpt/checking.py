@@ -8,7 +8,7 @@ import reprlib
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from music_gpt.errors import InputError
+from music_gpt.errors import InputError, argument
 
 MAX_JSON_INTEGER = 2**53 - 1
 """The largest whole number that every reader of JSON keeps: what is written into files, as a seed
@@ -142,4 +142,4 @@ def _range(low: float, high: float, above: bool = False, below: bool = False) ->
 
 
 def _refusal(name: str, value: object, allowed: str) -> InputError:
-    return InputError(f"{name} is {short(value)}, but it has to be {allowed}.")
+    return InputError(f"{argument(name)} is {short(value)}, but it has to be {allowed}.")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from music_gpt.printable import printable_text
 
 OURS = ("music_gpt", "data_prep")
+_ARGUMENT = re.compile("\ue000(.*?)\ue001")
+"""The name of an argument in a sentence, between two characters of private use."""
 
 
 class InputError(ValueError):
@@ -20,7 +23,31 @@ class InputError(ValueError):
     """
 
     def __init__(self, sentence: str) -> None:
-        super().__init__(printable_text(sentence))  # whatever it names, it is one line
+        self._marked = printable_text(sentence)  # whatever it names, it is one line
+        super().__init__(_ARGUMENT.sub(r"\1", self._marked))
+
+    def with_flags(self, flags: Mapping[str, str]) -> str:
+        """The sentence for who typed flags: they stand in place of the names of `argument`.
+
+        >>> fault = InputError(f"{argument('a + b')} is 2; leave out {argument('c')}, of c=3.mid.")
+        >>> fault.with_flags({"a": "--a", "b": "--b", "c": "--c"})
+        '--a + --b is 2; leave out --c, of c=3.mid.'
+        >>> str(fault)
+        'a + b is 2; leave out c, of c=3.mid.'
+        """
+
+        def typed(found: re.Match[str]) -> str:
+            return re.sub(r"\w+", lambda name: flags.get(name[0], name[0]), found[1])
+
+        return _ARGUMENT.sub(typed, self._marked)
+
+
+def argument(name: str) -> str:
+    """The name of an argument (or several, with signs between them) for the sentence of an error.
+
+    Python has it as it stands; the command line puts its flag there.
+    """
+    return f"\ue000{name}\ue001"
 
 
 def install(extra: str = "fast") -> str:

@@ -14,7 +14,7 @@ MINOR = (0, 2, 3, 5, 7, 8, 10, 11)
 """Natural minor, and the leading tone with which it cadences."""
 _TONICS = {"c": 0, "d": 2, "e": 4, "f": 5, "g": 7, "a": 9, "b": 11}
 _ACCIDENTALS = {"": 0, "#": 1, "♯": 1, "b": -1, "♭": -1}
-_NAME = re.compile(r"\s*([A-G])([#b♯♭]?)[-\s]*(major|maj|minor|min|m)?\s*", re.IGNORECASE)
+_NAME = re.compile(r"\s*([A-G])([#b♯♭]?)(?:[-\s]*(major|maj|minor|min|m))?\s*", re.IGNORECASE)
 _WHITE = {**_TONICS, "h": 11}
 _GERMAN_TONICS = {
     **_WHITE,

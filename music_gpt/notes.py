@@ -6,6 +6,7 @@ Every module that handles music shares this array, and it knows neither MIDI nor
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,9 @@ NOTE_DTYPE = np.dtype([("start", "f8"), ("end", "f8"), ("pitch", "u1"), ("veloci
 
 Notes = npt.NDArray[np.void]
 """An array of `NOTE_DTYPE`, sorted by (start, pitch)."""
+
+_Times = TypeVar("_Times", np.int64, np.float64)
+"""Ticks or frames, or seconds."""
 
 LOWEST_KEY, HIGHEST_KEY = 21, 108
 """The 88 keys of a piano, as MIDI pitches."""
@@ -36,6 +40,25 @@ def struck_within(notes: Notes, part: tuple[float, float]) -> npt.NDArray[np.boo
     first, last = (edge - A_MOMENT for edge in part)
     flags: npt.NDArray[np.bool_] = (notes["start"] >= first) & (notes["start"] < last)
     return flags
+
+
+def end_at_next_strike(
+    start: npt.NDArray[_Times], pitch: npt.NDArray[np.integer], end: npt.NDArray[_Times]
+) -> npt.NDArray[_Times]:
+    """The end of each note, or when its pitch is struck again if that is sooner.
+
+    All are (N,), sorted by start; a note that starts at the same time strikes nothing again.
+    """
+    order = np.argsort(pitch.astype(np.uint8), kind="stable")
+    s, p = start[order], pitch[order]
+    later = np.append(False, (s[1:] != s[:-1]) | (p[1:] != p[:-1]))[: len(s)]
+    heads = np.flatnonzero(later)  # a later strike, or another pitch
+    following = np.cumsum(later)  # the first of them behind each note
+    follower = np.append(heads, 0)[following]
+    again = (following < len(heads)) & (p[follower] == p)
+    until = np.empty_like(end)
+    until[order] = np.where(again, np.minimum(end[order], s[follower]), end[order])
+    return until
 
 
 def in_words(n_notes: int) -> str:

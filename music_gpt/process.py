@@ -13,19 +13,21 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 from music_gpt.errors import InputError
 from music_gpt.printable import printable_text
 
 EXIT_MENDABLE = 2
-ENDING = [signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+TERMINATION_SIGNALS = tuple(
+    signal.Signals[name] for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 """What asks a program to end, as Ctrl-C does: a system that shuts down, a terminal that is closed,
 which Windows does not tell in this way."""
 
 
 class Terminated(KeyboardInterrupt):
-    """One of the `ENDING` signals came: it ends what Ctrl-C ends, with a code of its own."""
+    """One of the `TERMINATION_SIGNALS` came: it ends what Ctrl-C ends, with a code of its own."""
 
     def __init__(self, sentence: str = "", number: int = signal.SIGTERM) -> None:
         super().__init__(sentence)
@@ -34,18 +36,18 @@ class Terminated(KeyboardInterrupt):
 
 def interrupted(signal_name: str | None, sentence: str) -> KeyboardInterrupt:
     """What to raise for work that this signal has ended, so that its code is told."""
-    for number in ENDING:
+    for number in TERMINATION_SIGNALS:
         if number.name == signal_name:
             return Terminated(sentence, number)
     return KeyboardInterrupt(sentence)
 
 
-def leave_ending_to_the_parent() -> None:
+def leave_termination_to_the_parent() -> None:
     """Let a process that works for another one go on where a signal reaches both from a terminal.
 
     The parent ends it when all is tidied up, by SIGTERM if need be.
     """
-    for number in (signal.SIGINT, *ENDING):
+    for number in (signal.SIGINT, *TERMINATION_SIGNALS):
         if number != signal.SIGTERM:
             signal.signal(number, signal.SIG_IGN)
 
@@ -57,7 +59,7 @@ def exit_code(work: Callable[[], object]) -> int:
     the signal: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP. Meanwhile a standard error
     that nobody can read ends nothing.
     """
-    with _forgiving_stderr(), ending_interrupts() as came:
+    with _forgiving_stderr(), termination_interrupts() as came:
         try:
             work()
         except InputError as error:
@@ -71,10 +73,10 @@ def exit_code(work: Callable[[], object]) -> int:
 
 
 @contextmanager
-def ending_interrupts() -> Iterator[list[int]]:
-    """The `ENDING` signals raise `Terminated` in this block, and are put into the list.
+def termination_interrupts() -> Iterator[list[int]]:
+    """The `TERMINATION_SIGNALS` raise `Terminated` in this block, and Ctrl-C what it always does.
 
-    Those that are held or ignored, as SIGHUP is under nohup, are left so.
+    All are put into the list. What is held or ignored, as SIGHUP is under nohup, is left so.
     """
     came: list[int] = []
     process = os.getpid()
@@ -83,22 +85,24 @@ def ending_interrupts() -> Iterator[list[int]]:
         if os.getpid() != process:  # a forked worker is not asked to tidy up
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
-        # at a logout both come at once: the second one may not break off the tidying up
+        # a logout sends two, and a window may be closed after Ctrl-C: the second kind may not break
+        # off the tidying up
         is_echo = bool(came) and number not in came
         came.append(number)
         if not is_echo:
-            raise Terminated(number=number)
+            raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number=number)
 
     in_main_thread = threading.current_thread() is threading.main_thread()
-    free = [number for number in ENDING if signal.getsignal(number) is signal.SIG_DFL]
-    taken = free if in_main_thread else []
+    usual: dict[signal.Signals, Any] = {signal.SIGINT: signal.default_int_handler}
+    usual |= dict.fromkeys(TERMINATION_SIGNALS, signal.SIG_DFL)
+    taken = [n for n in usual if in_main_thread and signal.getsignal(n) is usual[n]]
     for number in taken:
         signal.signal(number, end)
     try:
         yield came
     finally:
         for number in taken:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, usual[number])
 
 
 # --- what is told -----------------------------------------------------------------------------

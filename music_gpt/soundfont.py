@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from music_gpt import fluid
 from music_gpt.checking import whole
-from music_gpt.errors import InputError, install
+from music_gpt.errors import InputError, argument, install
 from music_gpt.files import as_path, opened
 from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.printable import shown
@@ -60,7 +60,7 @@ GIVE = "an .sf2 or .sf3 file"
 LIBRARY_FROM = "`apt install libfluidsynth3` (Debian, Ubuntu) or `brew install fluid-synth` (macOS)"
 LIBRARY = (
     "The FluidSynth library, which plays SoundFonts, is missing; install it with "
-    f"{LIBRARY_FROM}, or leave out soundfont=."
+    f"{LIBRARY_FROM}, or leave out {argument('soundfont')}."
 )
 Floats = npt.NDArray[np.float32]
 Events = npt.NDArray[np.int32]
@@ -310,7 +310,7 @@ def _require_parts(code: int) -> None:
     if code == fluid.NO_BINDING:
         raise InputError(
             f"pyfluidsynth, which plays SoundFonts, is not installed; run `{install('soundfont')}`,"
-            " or leave out soundfont=."
+            f" or leave out {argument('soundfont')}."
         )
     if code == fluid.NO_LIBRARY:
         raise InputError(LIBRARY)

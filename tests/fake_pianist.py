@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from small import small_pianist
 
+from music_gpt.composing.composition import Composition
 from music_gpt.composing.insight import Insight
 from music_gpt.composing.pianist import Pianist
 from music_gpt.composing.prompt import Prompt, hear
@@ -54,6 +55,9 @@ class FakeComposition:
     def elapsed(self) -> float:
         """Seconds since composing began."""
         return (self._ended or time.monotonic()) - self._began
+
+    tokens_per_second = Composition.tokens_per_second
+    times_real_time = Composition.times_real_time
 
     def __iter__(self) -> Iterator[FakeNote]:
         beat = 0.4

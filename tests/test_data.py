@@ -20,7 +20,7 @@ from small import PLAIN, piece, split_of, tokens_folder
 from music_gpt.config.training import DataConfig
 from music_gpt.errors import InputError
 from music_gpt.notes import HIGHEST_KEY, LOWEST_KEY
-from music_gpt.process import ENDING
+from music_gpt.process import TERMINATION_SIGNALS
 from music_gpt.tokens.corpus import Corpus, CorpusWriter, Split
 from music_gpt.tokens.data import (
     CropBatches,
@@ -318,7 +318,7 @@ def test_a_loader_process_outlives_ctrl_c_and_ends_with_its_training(split: Spli
     shown = iter(loader(batches(split), 1, pin=False))
     next(shown)
     worker = shown._workers[0]  # type: ignore[attr-defined]
-    for number in (signal.SIGINT, *ENDING):
+    for number in (signal.SIGINT, *TERMINATION_SIGNALS):
         os.kill(worker.pid, number)
     assert [next(shown).shape for _ in range(20)] == [(4, T + 1)] * 20
     shown._shutdown_workers()  # type: ignore[attr-defined]

@@ -22,6 +22,7 @@ from music_gpt.report.picture import (
     GIVEN,
     LEAST_ROW,
     MOST_HEIGHT,
+    MOST_TOGETHER,
     PAPER,
     SHEET,
     WIDTH,
@@ -178,6 +179,13 @@ def test_notes_of_hours_that_hide_each_other_are_drawn_once() -> None:
     assert sum(1 for _ in Roll(notes, ALL_GIVEN).boxes()) < 1.2 * len(notes)
     together = notes_of(*[(0.0, 36_000.0, 60, 64)] * 20_000)
     assert sum(box.is_round for box in Roll(together, ALL_GIVEN).boxes()) < 100
+
+
+def test_of_many_notes_that_are_struck_together_the_longest_are_seen() -> None:
+    notes = notes_of(*[(0.0, 1.0 + (i == 7) * 29, 60, 64) for i in range(9)], (0.0, 1.0, 62, 64))
+    roll = Roll(notes, ALL_GIVEN)
+    assert len(roll.notes) == MOST_TOGETHER + 1
+    assert roll.notes["end"].max() == 30.0
 
 
 def test_two_voices_that_strike_a_key_together_are_both_drawn() -> None:

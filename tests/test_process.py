@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from music_gpt.process import ENDING, exit_code
+from music_gpt.process import TERMINATION_SIGNALS, exit_code
 
 ROOT = Path(__file__).parent.parent
 NEEDS_FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
@@ -91,7 +91,7 @@ def test_a_file_never_takes_the_number_of_a_stream_that_was_closed(tmp_path: Pat
 
 
 @NEEDS_SHELL
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", TERMINATION_SIGNALS)
 def test_what_ends_a_program_ends_the_work_as_ctrl_c_does_with_its_own_code(
     number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -105,7 +105,7 @@ def test_what_ends_a_program_ends_the_work_as_ctrl_c_does_with_its_own_code(
 
 
 @NEEDS_SHELL
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", TERMINATION_SIGNALS)
 def test_what_ends_a_program_leaves_no_half_of_a_file(
     number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -155,6 +155,6 @@ def test_a_forked_worker_dies_of_sigterm_without_a_word(tmp_path: Path) -> None:
 
 
 def test_afterwards_the_signals_and_the_streams_are_as_they_were() -> None:
-    before = *map(signal.getsignal, ENDING), sys.stderr
+    before = *map(signal.getsignal, TERMINATION_SIGNALS), sys.stderr
     assert exit_code(lambda: None) == 0
-    assert (*map(signal.getsignal, ENDING), sys.stderr) == before
+    assert (*map(signal.getsignal, TERMINATION_SIGNALS), sys.stderr) == before

@@ -19,8 +19,7 @@ from music_gpt.errors import InputError
 from music_gpt.generation.decoding import TorchEngine, surprise_after
 from music_gpt.generation.grammar import Ending, Grammar, Start
 from music_gpt.midi.piece import make_notes, midi_bytes, piece_from_notes, read_piece, write_midi
-from music_gpt.midi.timing import end_at_next_strike
-from music_gpt.notes import Notes
+from music_gpt.notes import Notes, end_at_next_strike
 from music_gpt.tokens.events import (
     EOS,
     NOTE_OFF,

@@ -138,16 +138,13 @@ def generate(args: Namespace) -> None:
         raise InputError("--rank puts several takes in order; ask for them with --variations.")
     with whole_or_nothing():
         composition = _asked(args) if args.again is None else _again(args)
-        told = list(composition.warnings)
-        for warning in told:
+        for warning in composition.warnings:
             say(warning)
         files = _take_paths(composition.n_takes, out)
         for file in files:  # before minutes are spent on composing
             require_other(file, args.prompt, args.again)
             require_writable(file)
         interrupted = _compose(composition)
-    for warning in composition.warnings[len(told) :]:  # what has come to pass meanwhile
-        say(warning)
     order = composition.ranking() if args.rank else range(composition.n_takes)
     for take, file in zip(order, files, strict=True):
         composition.write(file, take)
@@ -251,8 +248,13 @@ def _again(args: Namespace) -> Composition:
 
 
 def _compose(composition: Composition) -> bool:
-    """Run the composition under a progress bar; True if Ctrl-C ended it, with the music kept."""
+    """Run the composition under a progress bar; True if Ctrl-C ended it, with the music kept.
+
+    What it warns of meanwhile is told at its end.
+    """
     from tqdm import tqdm
+
+    told, is_cut = len(composition.warnings), False
 
     shape = "{percentage:3.0f} % |{bar:20}| {n:.1f} / {total:.0f} s{desc}"
     # it goes when it is full: what was made is told then, and that is seldom as long to the frame
@@ -265,8 +267,10 @@ def _compose(composition: Composition) -> bool:
                 bar.update(0)
         except KeyboardInterrupt:
             composition.close()
-            return True
-    return False
+            is_cut = True
+    for warning in composition.warnings[told:]:
+        say(warning)
+    return is_cut
 
 
 def _take_paths(n_takes: int, out: Path) -> list[Path]:

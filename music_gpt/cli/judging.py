@@ -131,9 +131,8 @@ def evaluate(args: Namespace) -> None:
 def originality(args: Namespace) -> None:
     """Find the longest run of notes that a piece shares with the training music."""
     from music_gpt.composing.provenance import composed_part
-    from music_gpt.metrics.continuations import what_a_run_means
     from music_gpt.notes import struck_within
-    from music_gpt.tokens.originality import OriginalityIndex, nothing_shared
+    from music_gpt.tokens.originality import OriginalityIndex, nothing_shared, what_a_run_means
 
     if args.tokens is not None and args.index is not None:
         raise InputError("Give --tokens or --index, one of them: where the training music is.")

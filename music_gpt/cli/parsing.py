@@ -92,7 +92,7 @@ class Parser(ArgumentParser):
         while ex is not None and not isinstance(ex, InputError):
             ex = ex.__cause__ or ex.__context__  # type: ignore[assignment]
         if ex is not None:
-            raise InputError(" ".join(str(ex).split()))
+            raise ex
         sentence = " ".join(message.split()).rstrip(".")
         sentence = re.sub(r'Parser key "([^"]+)"', lambda key: self._typed(key[1]), sentence)
         head, required, names = sentence.partition("are required: ")
@@ -110,28 +110,3 @@ class Parser(ArgumentParser):
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print the help."""
         print_out(message)
-
-
-def name_flags(sentence: str, flags: Mapping[str, str]) -> str:
-    """The sentence with flags in place of the names that Python has for them.
-
-    These are told by their underscores, by a sign `=` that nothing follows or, as plain words, by
-    what is said of them: the form of a check that failed, or what they change or choose.
-
-    >>> flags = {"top_p": "--top-p", "seconds": "--seconds"}
-    >>> name_flags("seconds is 0, but it has to be a number from 1 up; see top_p.", flags)
-    '--seconds is 0, but it has to be a number from 1 up; see --top-p.'
-    >>> name_flags("Its prompt is missing; give it with seconds=.", flags)
-    'Its prompt is missing; give it with --seconds.'
-    """
-    checked, numbered = r"[\w +]+(?= is .* but it has to be )", r"\w+(?= is [-\d.,]+, )"
-    subject = re.match(rf"{checked}|{numbered}|\w+(?= (?:changes|chooses) )", sentence)
-    if subject and set(re.findall(r"\w+", subject[0])) <= set(flags):
-        named = re.sub(r"\w+", lambda word: flags[word[0]], subject[0])
-        sentence = named + sentence[subject.end() :]
-    # neither a part of a path nor in quotes
-    begin, end = r"(?<![\w./'-])", r"(?![\w/'-]|\.\w)"
-    keywords = rf"{begin}([a-z_]+)={end}"
-    sentence = re.sub(keywords, lambda name: flags.get(name[1], name[0]), sentence)
-    names = rf"{begin}[a-z0-9]+(?:_[a-z0-9]+)+{end}"
-    return re.sub(names, lambda name: flags.get(name[0], name[0]), sentence)

@@ -21,7 +21,7 @@ from music_gpt import __version__
 from music_gpt.checking import whole
 from music_gpt.cli.composing import add_generate, add_redo
 from music_gpt.cli.judging import add_evaluate, add_originality
-from music_gpt.cli.parsing import Parser, name_flags
+from music_gpt.cli.parsing import Parser
 from music_gpt.cli.words import (
     Verb,
     add_engine,
@@ -66,7 +66,7 @@ def run(argv: Sequence[str] | None) -> None:
         with library_faults(ImportError):
             verb(chosen)
     except InputError as error:
-        raise InputError(name_flags(str(error), parser.flags)) from error
+        raise InputError(error.with_flags(parser.flags)) from error
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pretty_midi import PrettyMIDI
 
 
-MOST_NOTES = MidiLimits().max_notes
+MOST_NOTES, MOST_SECONDS = MidiLimits().max_notes, MidiLimits().max_seconds
 """Of a take with its prompt: no more are read from a MIDI file, so no more are written to one."""
 FULL = f"There is no room for more than {MOST_NOTES:,} notes, so the music falls silent at its end."
 
@@ -52,8 +52,9 @@ class _Line:
 
     def __init__(self, prompt: Prompt, room: int) -> None:
         self._prompt, self._seam = prompt, prompt.start.seam
-        self.room = room
-        """Notes that it may still take up."""
+        self._room = room  # notes that it may still take up
+        self.is_full = False
+        """Whether a note was left out, because there was no room."""
         self.frame = prompt.start.frame
         self._velocity = prompt.start.velocity
         self._struck: dict[int, tuple[int, int]] = {}  # pitch -> frame, velocity
@@ -64,9 +65,11 @@ class _Line:
     def add(self, event: int) -> tuple[float, float, int, int] | None:
         """One more event; gives the new note that it ends."""
         if event < NOTE_OFF:
-            if self.room > 0:
+            if self._room > 0:
                 self._struck[event] = self.frame, velocity_value(self._velocity)
-                self.room -= 1
+                self._room -= 1
+            else:
+                self.is_full = True
         elif event < TIME_SHIFT:
             return self._release(event - NOTE_OFF)
         elif event < VELOCITY:
@@ -165,7 +168,7 @@ class Composition:
                     self._nats[number] += nats
                     self._n_events[number] += 1
                 note = self._lines[number].add(event)
-                if self._lines[number].room <= 0 and FULL not in self.warnings:
+                if self._lines[number].is_full and FULL not in self.warnings:
                     self.warnings.append(FULL)
                 if note is not None:
                     return ComposedNote(number, *note)

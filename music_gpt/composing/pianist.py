@@ -18,15 +18,15 @@ import numpy as np
 
 from music_gpt import __version__
 from music_gpt.checking import MAX_JSON_INTEGER, number, whole
-from music_gpt.composing.composition import ComposedNote, Composition
+from music_gpt.composing.composition import MOST_NOTES, MOST_SECONDS, ComposedNote, Composition
 from music_gpt.composing.insight import HeardPiece, Insight, insight
 from music_gpt.composing.prompt import Prompt, hear
 from music_gpt.composing.provenance import (
     check_prompt,
+    other_prompt,
     prompt_from_file,
     prompt_settings,
     read_recipe,
-    settings_of,
 )
 from music_gpt.composing.redoing import (
     Redoing,
@@ -37,10 +37,9 @@ from music_gpt.composing.redoing import (
     stretch_settings,
 )
 from music_gpt.config.model import N_EVENTS
-from music_gpt.config.preparing import MidiLimits
 from music_gpt.config.prompt import AS_GIVEN, PromptChange
 from music_gpt.config.sampling import CANDIDATES, SamplingConfig
-from music_gpt.errors import InputError
+from music_gpt.errors import InputError, argument
 from music_gpt.generation.bias import CROWDED
 from music_gpt.generation.decoding import Engine, TorchEngine, generate, surprise_after
 from music_gpt.generation.engines import choose_engine, require_engine
@@ -203,26 +202,31 @@ class Pianist:
         """
         settings = read_recipe(file)
         self._check_made_here(file, settings)
-        with settings_of(file, "were changed", "give the file as music-gpt wrote it"):
+        try:
             settings = {**_checked(settings), "music_gpt": __version__}
+        except InputError as error:
+            raise InputError(
+                f"The settings in {shown(file)} were changed: {str(error).rstrip('.')}; give the "
+                "file as music-gpt wrote it."
+            ) from error
         if prompt is None:
             heard = prompt_from_file(file, settings)
         else:
-            heard = self._hear_again(file, settings, prompt)
-            check_prompt(heard.start, settings, "The prompt")
+            heard = self._hear_again(settings, prompt)
         return self._begin(heard, settings)
 
-    def _hear_again(
-        self, file: str | Path, settings: Mapping[str, Any], prompt: PieceLike
-    ) -> Prompt:
-        """What the network hears of a prompt, of which and how the file tells."""
+    def _hear_again(self, settings: Mapping[str, Any], prompt: PieceLike) -> Prompt:
+        """What the network hears of the prompt that these settings are for."""
+        as_piece(prompt)  # what cannot be read is told as such
         change = PromptChange(settings["transpose"], settings["speed"])
         part = (settings["prompt_seconds"], settings["max_wait_seconds"])
-        if settings["tracks"] is None:
-            prompt = as_piece(prompt)  # one that cannot be read is no fault of the settings
-        with settings_of(file, "do not fit the prompt", "give the one with which it was made"):
+        try:
             piece = change_piece(_as_prompt(prompt, settings["tracks"]), change)
-            return self._hear(piece, *part, settings["prompt_end_seconds"])
+            heard = self._hear(piece, *part, settings["prompt_end_seconds"])
+        except InputError as error:  # it has not the tracks, the keys or the length
+            raise other_prompt("The prompt") from error
+        check_prompt(heard.start, settings, "The prompt")
+        return heard
 
     def redo(
         self,
@@ -339,7 +343,8 @@ class Pianist:
         if settings.get("engine") != self._engine.name:
             raise InputError(
                 f"{shown(file)} was composed in the engine {settings.get('engine')}, whose notes "
-                f"may differ from those of {self._engine.name}; choose that one with engine=."
+                f"may differ from those of {self._engine.name}; choose that one with "
+                f"{argument('engine')}."
             )
 
     def _hear(
@@ -399,8 +404,8 @@ def _checked(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _require_room(heard: Prompt, ending: Ending, settings: Mapping[str, Any]) -> None:
     """Raise `InputError` where the take would become a file that is too large to be read again."""
-    kept, limits = settings["include_prompt"], MidiLimits()
-    most_notes = limits.max_notes - math.ceil(CROWDED * settings["seconds"])
+    kept = settings["include_prompt"]
+    most_notes = MOST_NOTES - math.ceil(CROWDED * settings["seconds"])
     if (n_notes := heard.n_given(kept=kept)) > most_notes:
         raise InputError(
             f"There are {n_notes:,} notes before anything is composed, and at most {most_notes:,} "
@@ -408,10 +413,10 @@ def _require_room(heard: Prompt, ending: Ending, settings: Mapping[str, Any]) ->
             "shorter piece."
         )
     frames = ending.latest - (0 if kept else heard.start.seam)
-    if frames > limits.max_seconds * FRAMES_PER_SECOND:
+    if frames > MOST_SECONDS * FRAMES_PER_SECOND:
         raise InputError(
             f"With what is composed the piece may last {frames / FRAMES_PER_SECOND:,.0f} seconds, "
-            f"and at most {limits.max_seconds:,.0f} are read from a MIDI file; give a shorter one."
+            f"and at most {MOST_SECONDS:,.0f} are read from a MIDI file; give a shorter one."
         )
 
 
@@ -426,7 +431,7 @@ def _require_no_part(**part: object) -> None:
     given = [name for name, choice in part.items() if choice is not None]
     if given:
         raise InputError(
-            f"{given[0]} chooses a part of the prompt; give a prompt, or leave it out."
+            f"{argument(given[0])} chooses a part of the prompt; give a prompt, or leave it out."
         )
 
 
@@ -435,7 +440,9 @@ def _require_no_change(change: PromptChange) -> None:
     usual = asdict(AS_GIVEN)
     for name, value in asdict(change).items():
         if value != usual[name]:
-            raise InputError(f"{name} changes the prompt; give a prompt, or leave it out.")
+            raise InputError(
+                f"{argument(name)} changes the prompt; give a prompt, or leave it out."
+            )
 
 
 def _as_prompt(prompt: PieceLike, tracks: Sequence[int | str] | None) -> Piece:
@@ -445,8 +452,8 @@ def _as_prompt(prompt: PieceLike, tracks: Sequence[int | str] | None) -> Piece:
     if isinstance(prompt, (str, Path, bytes, bytearray)):
         return read_piece(bytes(prompt) if isinstance(prompt, bytearray) else prompt, tracks=tracks)
     raise InputError(
-        f"tracks chooses among those of a MIDI file, but the prompt is a {type(prompt).__name__}; "
-        "give the path or the bytes of a file."
+        f"{argument('tracks')} chooses among those of a MIDI file, but the prompt is a "
+        f"{type(prompt).__name__}; give the path or the bytes of a file."
     )
 
 

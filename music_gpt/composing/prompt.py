@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from music_gpt.config.preparing import PrepareConfig
-from music_gpt.errors import InputError
+from music_gpt.errors import InputError, argument
 from music_gpt.generation.grammar import Start
 from music_gpt.midi.piece import Piece, cut_notes
-from music_gpt.midi.timing import end_at_next_strike
-from music_gpt.notes import Notes
+from music_gpt.notes import Notes, end_at_next_strike
 from music_gpt.tokens.events import (
     EOS,
     FRAMES_PER_SECOND,
@@ -103,8 +102,8 @@ def _part(piece: Piece, seconds: float | None, end: float | None) -> Notes:
     end = piece.seconds if end is None else end
     if end > piece.seconds:
         raise InputError(
-            f"prompt_end_seconds is {end:g}, but the prompt lasts {piece.seconds:.2f} seconds; "
-            "choose a point within it."
+            f"{argument('prompt_end_seconds')} is {end:g}, but the prompt lasts "
+            f"{piece.seconds:.2f} seconds; choose a point within it."
         )
     start = 0.0 if seconds is None else max(0.0, end - seconds)
     notes, half = piece.sounding_notes, 0.5 / FRAMES_PER_SECOND

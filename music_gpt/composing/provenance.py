@@ -10,10 +10,8 @@ import base64
 import hashlib
 import json
 import math
-import re
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ from music_gpt.arrays import Ints
 from music_gpt.composing.prompt import Prompt
 from music_gpt.config.model import MAX_CONTEXT
 from music_gpt.config.preparing import MidiLimits
-from music_gpt.errors import InputError
+from music_gpt.errors import InputError, argument
 from music_gpt.generation.grammar import Start
 from music_gpt.midi.files import read_file, unpack
 from music_gpt.midi.piece import read_piece
@@ -129,7 +127,7 @@ def prompt_from_file(path: str | Path, settings: Mapping[str, Any]) -> Prompt:
     if not isinstance(settings.get("prompt_heard"), str):
         raise InputError(
             f"{shown(path)} was written without its prompt; give the prompt that it continues, "
-            "with prompt=."
+            f"with {argument('prompt')}."
         )
     start = _start(path, settings["prompt_heard"])
     check_prompt(start, settings, f"What {shown(path)} holds of its prompt")
@@ -143,7 +141,7 @@ def prompt_from_file(path: str | Path, settings: Mapping[str, Any]) -> Prompt:
     if not place.keys() >= start.onsets.keys():
         raise InputError(
             f"{shown(path)} was changed: notes of its prompt are gone; give the prompt with "
-            "prompt=."
+            f"{argument('prompt')}."
         )
     return Prompt(notes, start, {pitch: place[pitch] for pitch in start.onsets})
 
@@ -170,7 +168,8 @@ def _start(path: str | Path, heard: str) -> Start:
     except (ValueError, TypeError, OverflowError, zlib.error, RecursionError):
         pass
     raise InputError(
-        f"What {shown(path)} holds of its prompt is damaged; give the prompt with prompt=."
+        f"What {shown(path)} holds of its prompt is damaged; give the prompt with "
+        f"{argument('prompt')}."
     )
 
 
@@ -178,25 +177,14 @@ def _all_within(numbers: Ints, least: int, most: int) -> bool:
     return bool(((numbers >= least) & (numbers <= most)).all())
 
 
-@contextmanager
-def settings_of(path: str | Path, told: str, way_out: str) -> Iterator[None]:
-    """Tell what is wrong with a setting, in this block, as a fault of the file that it stands in.
-
-    told, way_out: what its settings are then, and what to do. Nobody has given the setting, so its
-    name is in quotes: it is neither a flag nor an argument.
-    """
-    try:
-        yield
-    except InputError as error:
-        fault = re.sub(r"^[a-z_]+(?= is )", lambda name: f"'{name[0]}'", str(error))
-        raise InputError(
-            f"The settings in {shown(path)} {told}: {fault.split(';')[0].rstrip('.')}; {way_out}."
-        ) from error
-
-
 def check_prompt(start: Start, settings: Mapping[str, Any], what: str) -> None:
-    """Raise `InputError` unless the network heard this when the take was made."""
+    """Raise `other_prompt` unless the network heard this when the take was made."""
     if prompt_settings(start, include_prompt=False)["prompt_sha256"] != settings["prompt_sha256"]:
-        raise InputError(
-            f"{what} is not what this take goes on from; give the prompt with which it was made."
-        )
+        raise other_prompt(what)
+
+
+def other_prompt(what: str) -> InputError:
+    """The refusal of what is not the prompt of a take; `what` it is."""
+    return InputError(
+        f"{what} is not what this take goes on from; give the prompt with which it was made."
+    )

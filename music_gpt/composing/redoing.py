@@ -24,8 +24,7 @@ from music_gpt.composing.provenance import settings_text
 from music_gpt.errors import InputError
 from music_gpt.generation.grammar import Start
 from music_gpt.midi.piece import Piece, to_pretty_midi, write_midi
-from music_gpt.midi.timing import end_at_next_strike
-from music_gpt.notes import Notes
+from music_gpt.notes import Notes, end_at_next_strike
 from music_gpt.tokens.events import (
     EOS,
     FRAMES_PER_SECOND,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from music_gpt.checking import check_choices, check_fields, choice, number, require, whole
-from music_gpt.errors import InputError
+from music_gpt.errors import InputError, argument
 
 MAX_LAYERS, MAX_CONTEXT = 1000, 131_072
 """Bounds on what the weights in a file do not bound: a hostile checkpoint must cost little."""
@@ -65,7 +65,7 @@ class ModelConfig:
         check_fields(self, ("context",), whole, 2, MAX_CONTEXT)
         for name, of in (("n_heads", "d_model"), ("n_kv_heads", "n_heads")):
             part, all_ = getattr(self, name), getattr(self, of)
-            require(all_ % part == 0, name, part, f"a divisor of {of} ({all_})")
+            require(all_ % part == 0, name, part, f"a divisor of {argument(of)} ({all_})")
         turns = self.positions != "rope" or self.d_head % 2 == 0
         require(turns, "d_model / n_heads", self.d_head, "even for rotary positions")
         check_fields(self, ("init_std",), number, 0, 1)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from music_gpt.checking import MAX_JSON_INTEGER, check_choices, check_fields, number, require, whole
 from music_gpt.config.model import MAX_CONTEXT, ModelConfig
+from music_gpt.errors import argument
 
 MAX_TRANSPOSE = 12
 """An octave: farther off, a piece is another one."""
@@ -131,7 +132,8 @@ class TrainConfig:
         check_fields(self, ("max_minutes", "epochs"), number, 0)
         check_fields(self, ("max_steps", "validate_tokens"), whole, 0)
         ends = bool(self.max_steps or self.max_minutes or self.epochs)
-        allowed = "above 0 where neither max_steps nor max_minutes says when the run ends"
+        bounds = f"{argument('max_steps')} nor {argument('max_minutes')}"
+        allowed = f"above 0 where neither {bounds} says when the run ends"
         require(ends, "epochs", self.epochs, allowed)
         counts = ("accumulate", "validate_every_steps", "devices", "num_nodes")
         check_fields(self, counts, whole, 1)

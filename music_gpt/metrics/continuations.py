@@ -28,7 +28,7 @@ from music_gpt.midi.piece import cut_notes
 from music_gpt.notes import Notes
 from music_gpt.tokens.corpus import Split
 from music_gpt.tokens.events import FRAMES_PER_SECOND, decode_ids
-from music_gpt.tokens.originality import CERTAIN_NOTES, OriginalityIndex, SharedRun
+from music_gpt.tokens.originality import CERTAIN_NOTES, TELLING_NOTES, OriginalityIndex, SharedRun
 
 PROMPT_SECONDS = 15.0
 TAKES = 4
@@ -38,16 +38,6 @@ CLOSE_SECONDS = 4.0
 on does not."""
 FEWEST_SAMPLES, MOST_SAMPLES = 2 * TAKES, 100_000
 FEWEST_SECONDS, MOST_SECONDS = 1.0, 3000.0
-TELLING_NOTES = 36
-"""So many different notes in a row as in the training music tell that they may come from there."""
-UNHEARD_SHARES = {CERTAIN_NOTES: 0.022, TELLING_NOTES: 0.0}
-"""Notes in a row -> which share of music outside the training split has as many that are in it: of
-1,000 real passages of 30 seconds from the test split (docs/sampling.md). On an earlier split it was
-3 % and 0.1 % of 1,600, nearly all from versions of a training piece."""
-_UNHEARD = "of 30-second passages of other music, " + " and ".join(
-    f"{f'{share * 100:.1f} %' if share else 'none'} share {notes} or more"
-    for notes, share in UNHEARD_SHARES.items()
-)
 CEILING_SEED = 1
 """Of the real passages that are only used for the ceiling."""
 _HALF_FRAME = 0.5 / FRAMES_PER_SECOND
@@ -233,17 +223,6 @@ class SampleReport:
                     f"more with the training music, {telling:.1%} {TELLING_NOTES} or more, and the "
                     f"longest run has {found['longest_notes']}{source}."
                 )
-
-
-def what_a_run_means(different_notes: int) -> str:
-    """How much a run of so many notes tells, as the end of a sentence.
-
-    >>> what_a_run_means(13)
-    'that may be chance, for fewer than 24 mean little'
-    """
-    if different_notes < CERTAIN_NOTES:
-        return f"that may be chance, for fewer than {CERTAIN_NOTES} mean little"
-    return _UNHEARD
 
 
 def sample(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from music_gpt.config.prompt import AS_GIVEN, MOST_SEMITONES, PromptChange
-from music_gpt.errors import InputError
+from music_gpt.errors import InputError, argument
 from music_gpt.midi.piece import DEFAULT_LIMITS, Piece, finish_piece
 from music_gpt.notes import HIGHEST_KEY, LOWEST_KEY, Notes
 
@@ -33,8 +33,9 @@ def change_piece(piece: Piece, change: PromptChange) -> Piece:
     seconds = piece.seconds / change.speed
     if seconds > DEFAULT_LIMITS.max_seconds:
         raise InputError(
-            f"speed is {change.speed:g}, at which the prompt lasts {seconds:,.0f} seconds, and at "
-            f"most {DEFAULT_LIMITS.max_seconds:,.0f} are allowed; choose a higher one."
+            f"{argument('speed')} is {change.speed:g}, at which the prompt lasts {seconds:,.0f} "
+            f"seconds, and at most {DEFAULT_LIMITS.max_seconds:,.0f} are allowed; choose a higher "
+            "one."
         )
     notes, sounding = (_changed(kind, change) for kind in (piece.notes, piece.sounding_notes))
     changed = finish_piece(notes, sounding, list(piece.warnings), piece.name, DEFAULT_LIMITS)
@@ -59,8 +60,8 @@ def _require_keys(piece: Piece, semitones: int) -> None:
     fits = fitting_transpositions(piece)
     if semitones and semitones not in fits:
         raise InputError(
-            f"transpose is {semitones}, but then notes of the prompt leave the 88 keys of a piano; "
-            f"{_what_fits(fits)}."
+            f"{argument('transpose')} is {semitones}, but then notes of the prompt leave the 88 "
+            f"keys of a piano; {_what_fits(fits)}."
         )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from music_gpt.arrays import Ints
 from music_gpt.config.preparing import MidiLimits
-from music_gpt.errors import InputError
+from music_gpt.errors import InputError, argument
 from music_gpt.files import as_path, whole_file
 from music_gpt.midi.files import read_file, unpack
 from music_gpt.midi.mending import DEFAULT_TEMPO, EventTable, read_events
@@ -29,14 +29,13 @@ from music_gpt.midi.timing import (
     Track,
     apply_pedals,
     choose_tracks,
-    end_at_next_strike,
     is_press,
     list_tracks,
     only_parts,
     pedal_changes,
     read_notes,
 )
-from music_gpt.notes import NOTE_DTYPE, Notes
+from music_gpt.notes import NOTE_DTYPE, Notes, end_at_next_strike
 
 if TYPE_CHECKING:
     from pretty_midi import Instrument, PrettyMIDI
@@ -128,7 +127,8 @@ def read_piece(
     if tracks is not None:
         if isinstance(tracks, (str, bytes)) or not isinstance(tracks, Iterable):
             raise InputError(
-                f"tracks is {tracks!r}, but it has to be a list of numbers or names, as [0]."
+                f"{argument('tracks')} is {tracks!r}, but it has to be a list of numbers or names, "
+                "as [0]."
             )
         table = only_parts(table, parts[choose_tracks(listed, tracks)])
     read = _read_patterns if table.header.kind == 2 else read_notes

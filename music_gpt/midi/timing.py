@@ -16,7 +16,7 @@ import numpy.typing as npt
 from music_gpt.arrays import Floats, Ints
 from music_gpt.errors import InputError
 from music_gpt.midi.mending import DEFAULT_TEMPO, Bytes, EventTable
-from music_gpt.notes import NOTE_DTYPE, Notes
+from music_gpt.notes import NOTE_DTYPE, Notes, end_at_next_strike
 
 MOST_TOLD = 20
 """Tracks that a sentence lists, at most."""
@@ -390,23 +390,6 @@ def apply_pedals(
         end[held] = np.maximum(np.append(changes, last)[release], pressed_until[held])
     end = end_at_next_strike(start, pitch, end)
     return join_columns(start, end, pitch, velocity), remarks
-
-
-def end_at_next_strike(start: Times, pitch: Ints, end: Times) -> Times:
-    """The end of each note, or when its pitch is struck again if that is sooner.
-
-    All are (N,), sorted by start; a note that starts at the same time strikes nothing again.
-    """
-    order = np.argsort(pitch.astype(np.uint8), kind="stable")
-    s, p = start[order], pitch[order]
-    later = np.append(False, (s[1:] != s[:-1]) | (p[1:] != p[:-1]))[: len(s)]
-    heads = np.flatnonzero(later)  # a later strike, or another pitch
-    following = np.cumsum(later)  # the first of them behind each note
-    follower = np.append(heads, 0)[following]
-    again = (following < len(heads)) & (p[follower] == p)
-    until = np.empty_like(end)
-    until[order] = np.where(again, np.minimum(end[order], s[follower]), end[order])
-    return until
 
 
 # ------------------------------------------------------------------------------------------ time

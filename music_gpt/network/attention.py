@@ -1,8 +1,6 @@
 """Queries, keys and values of tokens -> what each takes from those before it: causal attention.
 
-The letters in the shape comments: B pieces in a batch, T new tokens, P tokens already in the cache,
-D width of the residual stream, H query heads, G key/value heads, K width of a head, F width of the
-feed-forward part, V tokens in the vocabulary, L blocks.
+The letters in the shape comments are those of `music_gpt.network.model`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Token ids (B, T) -> logits (B, T, V): the decoder in plain torch.
 
-The letters in the shape comments are those of `music_gpt.network.attention`.
+The letters in the shape comments: B pieces in a batch, T new tokens, P tokens already in the cache,
+D width of the residual stream, H query heads, G key/value heads, K width of a head, F width of the
+feed-forward part, V tokens in the vocabulary, L blocks.
 
 The module knows nothing of music, files or training loops. Its parts carry the names of GPT-2 and
 of "Attention is all you need"; with the default knobs it computes what transformers calls

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from music_gpt.errors import InputError
 from music_gpt.files import as_path, whole_file
 from music_gpt.keys import pitch_name
-from music_gpt.notes import A_MOMENT, NO_PART, Notes, struck_within
+from music_gpt.notes import A_MOMENT, NO_PART, Notes, end_at_next_strike, struck_within
 from music_gpt.report.drawing import BLACK_KEYS, PITCH_MARGIN
 from music_gpt.report.figures import AIR, LETTER, SPACE, figure_cover, figure_width
 
@@ -230,23 +230,16 @@ class Roll:
 
 
 def _seen(notes: Notes) -> Notes:
-    """The notes, each ended where its key is struck again; few that are struck together.
+    """The notes, each ended where its key is struck again; of those struck together the longest.
 
     That is so in all that a pianist plays. Other notes would be painted over themselves: with it,
     twenty thousand of ten hours each take a second, not half a minute.
     """
-    order = np.lexsort((notes["start"], notes["pitch"]))
-    pitch, start = notes["pitch"][order], notes["start"][order]
-    is_first = np.append(True, (np.diff(pitch.astype(int)) != 0) | (np.diff(start) != 0))
-    strike = np.cumsum(is_first) - 1
-    firsts = np.flatnonzero(is_first)
-    ends = np.append(start[firsts[1:]], np.inf)  # of a pitch: where the next strike is
-    ends[:-1][np.diff(pitch[firsts].astype(int)) != 0] = np.inf
-    seen = notes.copy()
-    seen["end"][order] = np.minimum(notes["end"][order], ends[strike])
-    kept = np.zeros(len(notes), np.bool_)
-    kept[order] = np.arange(len(notes)) - firsts[strike] < MOST_TOGETHER
-    return seen[kept]
+    seen = notes[np.lexsort((-notes["end"], notes["pitch"], notes["start"]))]
+    seen["end"] = end_at_next_strike(seen["start"], seen["pitch"], seen["end"])
+    behind, before = seen[MOST_TOGETHER:], seen[:-MOST_TOGETHER]
+    hidden = (behind["start"] == before["start"]) & (behind["pitch"] == before["pitch"])
+    return np.concatenate([seen[:MOST_TOGETHER], behind[~hidden]])
 
 
 def _keys(notes: Notes) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from music_gpt.arrays import Ids
 from music_gpt.config.training import DataConfig
 from music_gpt.errors import InputError
 from music_gpt.notes import HIGHEST_KEY, LOWEST_KEY
-from music_gpt.process import ENDING
+from music_gpt.process import TERMINATION_SIGNALS
 from music_gpt.tokens.corpus import Split, require_events
 from music_gpt.tokens.events import (
     PAD,
@@ -294,5 +294,5 @@ def loader(dataset: IterableDataset[Tensor], n_workers: int, *, pin: bool) -> Da
 
 def _leave_signals_to_the_training(_: int) -> None:
     """Signals of a terminal reach every process; the training ends its loaders when it is done."""
-    for number in (signal.SIGINT, *ENDING):
+    for number in (signal.SIGINT, *TERMINATION_SIGNALS):
         signal.signal(number, signal.SIG_IGN)

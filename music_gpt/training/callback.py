@@ -21,7 +21,7 @@ from music_gpt.printable import shown
 from music_gpt.tokens.data import Windows
 from music_gpt.tokens.events import NOTE_OFF
 from music_gpt.training.clock import RunningClock
-from music_gpt.training.ending import Ending
+from music_gpt.training.ending import EndReserve
 from music_gpt.training.module import Training, batch_nats
 from music_gpt.training.peak_flops import peak_flops
 from music_gpt.training.progress import Listener, Moment, Watch
@@ -63,7 +63,7 @@ class RunCallback(pl.Callback):
         self.clock = RunningClock()
         self._counted = self._last_save = self.clock.seconds()
         self._speed_mark = (self._counted, 0)
-        self._step_began, self._ending = self._counted, Ending(0.0)
+        self._step_began, self._end = self._counted, EndReserve(0.0)
         self._peak = math.nan
         self._watch: Watch | None = None
 
@@ -98,7 +98,7 @@ class RunCallback(pl.Callback):
         [module.seconds] = _over_ranks(trainer, [self._start_seconds(module)], "max")
         self._counted = self._last_save = self._step_began = self.clock.seconds()
         self._speed_mark = (self._counted, module.tokens)
-        self._ending = self._ending_of(module)
+        self._end = self._end_reserve(module)
         device = _device_name(trainer.strategy.root_device)
         self._peak = peak_flops(device) * trainer.world_size
         if trainer.is_global_zero:
@@ -129,7 +129,7 @@ class RunCallback(pl.Callback):
         module.step += 1
         # only here: from one step to the next all processes have the time that they agree on
         self._count_time(module)
-        self._ending.stepped(self._counted - self._step_began)
+        self._end.stepped(self._counted - self._step_began)
         if module.ema is not None:
             module.ema.update(module.model)
         self._after_step(trainer, module)
@@ -152,14 +152,14 @@ class RunCallback(pl.Callback):
             return module.seconds
         return min(time.monotonic() - self.began, max(module.limit_seconds - LEAST_SECONDS, 0.0))
 
-    def _ending_of(self, module: Training) -> Ending:
+    def _end_reserve(self, module: Training) -> EndReserve:
         config, limit = module.config, module.limit_seconds
         tokens = config.data.batch_size * config.model.context * config.train.accumulate
-        return Ending(
+        return EndReserve(
             limit - module.seconds,
             steps_to_score=self.validation.n_targets / tokens if self.validation else 0.0,
             samples_seconds=self.listener.last_seconds(limit) if self.listener else 0.0,
-            kept_seconds=module.kept_seconds,
+            reserved_seconds=module.reserved_seconds,
         )
 
     def _after_step(self, trainer: pl.Trainer, module: Training) -> None:
@@ -180,7 +180,7 @@ class RunCallback(pl.Callback):
         if (measuring or stopped) and trainer.is_global_zero:
             heard_seconds = self._tell(module, measuring=measuring, done=done)
         if measuring:
-            self._ending.measured(self.clock.seconds() - began - heard_seconds)
+            self._end.measured(self.clock.seconds() - began - heard_seconds)
         if logging:
             self._speed_mark = (self.clock.seconds(), module.tokens)
 
@@ -190,9 +190,9 @@ class RunCallback(pl.Callback):
         By one clock they set their learning rates, and end together.
         """
         due = self.clock.seconds() - self._last_save > 60.0 * module.config.train.save_every_minutes
-        kept = self._ending.kept_seconds if module.limit_seconds else 0.0
+        kept = self._end.seconds if module.limit_seconds else 0.0
         signs = [module.seconds, kept, float(bool(self.signals.received)), float(due)]
-        module.seconds, module.kept_seconds, stopped, due_somewhere = _over_ranks(
+        module.seconds, module.reserved_seconds, stopped, due_somewhere = _over_ranks(
             trainer, signs, "max"
         )
         return bool(stopped), bool(due_somewhere)

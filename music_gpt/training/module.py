@@ -30,7 +30,7 @@ class Training(pl.LightningModule):
     """What Lightning drives: the network, one step, and how far the run is.
 
     `progress` (0 to 1) follows the steps or the clock, whichever bound is given and nearer its end;
-    by the clock the steps end `kept_seconds` before `limit_seconds`, for what comes after them.
+    by the clock the steps end `reserved_seconds` before `limit_seconds`, for what comes after them.
     `tokens` counts targets, padding included; `context` (in tokens), `lr_factor` and
     `gradient_norm` are those of the last step.
     """
@@ -42,7 +42,7 @@ class Training(pl.LightningModule):
         self.n_steps = _planned_steps(config, batches_per_epoch)
         self.limit_seconds = 60.0 * config.train.max_minutes
         self.step, self.batches_done, self.tokens = 0, 0, 0
-        self.seconds, self.kept_seconds = 0.0, 0.0
+        self.seconds, self.reserved_seconds = 0.0, 0.0
         self.ema = EMA(model, config.optim.ema) if config.optim.ema else None
         self.context, self.lr_factor, self.gradient_norm = 0, 0.0, torch.zeros(())
         self.loss_sum, self.loss_count = torch.zeros(()), 0
@@ -53,12 +53,12 @@ class Training(pl.LightningModule):
         by_steps = self.step / self.n_steps if self.n_steps else 0.0
         if not self.limit_seconds:
             return by_steps
-        return max(by_steps, self.seconds / max(self.limit_seconds - self.kept_seconds, 1e-9))
+        return max(by_steps, self.seconds / max(self.limit_seconds - self.reserved_seconds, 1e-9))
 
     @property
     def near_end(self) -> bool:
         """Whether the clock leaves no time to be measured now and at the end as well."""
-        after = self.seconds + 2 * self.kept_seconds
+        after = self.seconds + 2 * self.reserved_seconds
         return bool(self.limit_seconds) and after > self.limit_seconds
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
@@ -126,7 +126,7 @@ class Training(pl.LightningModule):
             "ema_updates": 0 if self.ema is None else self.ema.updates,
             "loss_sum": float(self.loss_sum),
             "loss_count": self.loss_count,
-            "kept_seconds": self.kept_seconds,
+            "reserved_seconds": self.reserved_seconds,
             **{name: getattr(self, name) for name in _COUNTERS},
         }
 
@@ -139,7 +139,7 @@ class Training(pl.LightningModule):
             self.ema = EMA(self.model, self.ema.decay)
         self.loss_sum = torch.tensor(state.get("loss_sum", 0.0))
         self.loss_count = state.get("loss_count", 0)
-        self.kept_seconds = state.get("kept_seconds", 0.0)
+        self.reserved_seconds = state.get("reserved_seconds", 0.0)
         for name in _COUNTERS:
             setattr(self, name, state[name])
 

@@ -22,7 +22,7 @@ from lightning_fabric.utilities.warnings import PossibleUserWarning
 
 from music_gpt.config.model import MAX_CONTEXT
 from music_gpt.config.training import RunConfig
-from music_gpt.errors import InputError
+from music_gpt.errors import InputError, argument
 from music_gpt.files import locked
 from music_gpt.network.checkpoint import load_checkpoint, require_same_arithmetic
 from music_gpt.network.growth import grown
@@ -240,8 +240,8 @@ def make_trainer(config: RunConfig) -> pl.Trainer:
 def _check_vocabulary(config: RunConfig) -> None:
     if config.model.vocab_size < VOCAB_SIZE:
         raise InputError(
-            f"vocab_size is {config.model.vocab_size:,}, but the tokens are {VOCAB_SIZE} events of "
-            "music; leave --model.vocab_size at its default."
+            f"{argument('vocab_size')} is {config.model.vocab_size:,}, but the tokens are "
+            f"{VOCAB_SIZE} events of music; leave it at its default."
         )
 
 

@@ -224,7 +224,7 @@ def _check_state(state: Mapping[str, Any]) -> None:
     counts = [state[name] for name in ("step", "batches_done", "tokens", "ema_updates")]
     counts += [state.get("loss_count", 0), state.get("version", 1), told["data"]["batch_size"]]
     counts += [told["train"]["devices"], told["train"]["num_nodes"]]
-    figures = [state["seconds"], state.get("kept_seconds", 0.0), state.get("loss_sum", 0.0)]
+    figures = [state["seconds"], state.get("reserved_seconds", 0.0), state.get("loss_sum", 0.0)]
     _require(all(type(count) is int and count >= 0 for count in counts), "counts")
     _require(all(type(figure) is float and 0 <= figure < math.inf for figure in figures), "sums")
     _require(isinstance(state["measured"], float) and state["best"] <= math.inf, "losses")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from music_gpt.process import ENDING
+from music_gpt.process import TERMINATION_SIGNALS
 
 
 class StoppedAtOnce(BaseException):
@@ -26,11 +26,13 @@ class StopSignals:
     def held(self) -> Iterator[None]:
         """Hold Ctrl-C and SIGHUP in this block (SIGTERM from `take` on); then all is as it was.
 
-        A SIGHUP that is ignored, as under nohup, stays so.
+        A SIGHUP that is ignored, as under nohup, stays so; a SIGINT does not: what a script runs in
+        its background begins with one.
         """
-        old = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)}
+        old = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATION_SIGNALS)}
         for number, handler in old.items():
-            if number != signal.SIGTERM and handler is not signal.SIG_IGN:
+            is_ignored = number != signal.SIGINT and handler is signal.SIG_IGN
+            if number != signal.SIGTERM and not is_ignored:
                 self.take(number)
         try:
             yield

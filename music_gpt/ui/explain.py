@@ -39,9 +39,11 @@ LEAST_WEIGHT = 0.003
 """Attention below this is not told: less than can be seen."""
 Names = Sequence[str]
 """What the twelve pitch classes are called in a piece."""
-ROUNDING = ("onnx-int8",)
-"""Engines whose weights are rounded: in full precision, in which one looks, chances differ from
-those that they drew with by a hundredth or two."""
+DRAWN_WITH = {
+    "onnx-int8": "It was drawn with rounded weights (engine onnx-int8), whose chances differ from "
+    "these by a hundredth or two."
+}
+"""Engine -> what is told of music that it drew, where one looks at it in full precision."""
 LOST = "The note that you pressed did not arrive; load the page again."
 
 
@@ -96,7 +98,7 @@ def explain(pianist: Pianist, music: Snapshot, asked: Asked) -> dict[str, Any]:
     return {
         "version": music.roll["version"],
         "take": asked.take,
-        "rounded": found.drawn_from is not None and take.settings.get("engine") in ROUNDING,
+        "drawn": _drawn_with(take) if found.drawn_from is not None else "",
         **event_value(piece, place, names),
         **expected_value(found, int(piece.ids[place]), names),
         **attention_value(piece, found, names),
@@ -201,6 +203,11 @@ def _drawn_event(piece: HeardPiece, place: int, names: Names) -> str:
 
 def _ms(seconds: float) -> int:
     return round(float(seconds) * 1000)
+
+
+def _drawn_with(take: Take) -> str:
+    """What is told of the engine that drew a take."""
+    return DRAWN_WITH.get(str(take.settings.get("engine")), "")
 
 
 def _share(probability: float) -> float:

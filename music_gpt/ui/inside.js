@@ -4,7 +4,6 @@
 const ALL = "all"; // the mean of all heads
 const HOW = "Press a note in the roll: you see what the network expected in its place, and what it looked at.";
 const BUSY_NOW = "Music is being composed; what is inside can be seen when it has come, or is stopped.";
-const ROUNDED = " It was drawn in the engine onnx-int8, whose chances differ from these by a hundredth or two.";
 const MOST_LOOKED = 6; // events that are told of those that were looked at
 const FIELD = { width: 56, height: 22, bins: 28 };
 
@@ -130,13 +129,13 @@ class InsideView {
   }
 
   showEvent() {
-    const { said, seconds, place, places, chance, rank, of, expected, rounded } = this.value;
+    const { said, seconds, place, places, chance, rank, of, expected, drawn } = this.value;
     this.said.querySelector("b").textContent = said;
     this.said.querySelector("span").textContent = `at ${seconds.toFixed(2)} s · event ${place} of ${places}`;
     const order = rank === 1 ? "its first choice" : `choice ${rank} of the ${of} events there are`;
     const came = expected.find((row) => row.came);
     const left = came.after === 0 ? "; it is left out of what is drawn" : "";
-    this.chance.textContent = `The network gave it ${percent(chance)}: ${order}${left}.${rounded ? ROUNDED : ""}`;
+    this.chance.textContent = `The network gave it ${percent(chance)}: ${order}${left}.${drawn && " " + drawn}`;
     for (const node of this.steps)
       node.setAttribute("aria-disabled", String(!this.isThere(this.placeOf(node.dataset.to))));
   }
@@ -227,7 +226,7 @@ class InsideView {
     const most = Math.max(...shares, 1e-9);
     const glowing = this.events.map((event, i) => ({ ...event, strength: Math.sqrt(shares[i] / most) }));
     const chosen = readEvent(this.value.chosen);
-    this.copy.setAttribute("aria-label", `What ${headWords(this.head)} looked at`);
+    this.copy.setAttribute("aria-label", `${headWords(this.head)}: what was looked at`);
     this.roll.glow({ events: glowing.filter((event) => event.strength > 0.07), chosen });
     const order = [...shares.keys()].sort((a, b) => shares[b] - shares[a]).slice(0, MOST_LOOKED);
     this.looked.replaceChildren(

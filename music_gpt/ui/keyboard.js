@@ -167,7 +167,8 @@ class PianoKeyboard {
 
   // Said beside the name of the keyboard, and once to those who hear the page.
   beyond() {
-    if (this.sourceNode.textContent.includes(BEYOND)) return;
+    if (this.saidBeyond) return;
+    this.saidBeyond = true;
     this.sourceNode.textContent += " · " + BEYOND;
     this.roll.say(BEYOND);
   }
@@ -303,12 +304,13 @@ class PianoKeyboard {
   // ---- MIDI keyboards ---------------------------------------------------------------------------
 
   async findInputs() {
-    this.sourceNode.textContent = "";
+    this.tellSource("");
     if (!navigator.requestMIDIAccess) {
-      this.sourceNode.textContent = window.isSecureContext
-        ? "This browser does not reach MIDI keyboards"
-        : "MIDI keyboards are reached at 127.0.0.1 or by https only";
-      return;
+      return this.tellSource(
+        window.isSecureContext
+          ? "This browser does not reach MIDI keyboards"
+          : "MIDI keyboards are reached at 127.0.0.1 or by https only"
+      );
     }
     try {
       this.access = this.access || (await navigator.requestMIDIAccess());
@@ -316,10 +318,18 @@ class PianoKeyboard {
       this.listenTo();
     } catch (error) {
       const isForbidden = ["NotAllowedError", "SecurityError"].includes(error.name);
-      this.sourceNode.textContent = isForbidden
-        ? "MIDI keyboards are not allowed in this browser; allow them for this page"
-        : "This machine offers no MIDI keyboard";
+      this.tellSource(
+        isForbidden
+          ? "MIDI keyboards are not allowed in this browser; allow them for this page"
+          : "This machine offers no MIDI keyboard"
+      );
     }
+  }
+
+  // Where the keys come from.
+  tellSource(text) {
+    this.sourceNode.textContent = text;
+    this.saidBeyond = false;
   }
 
   // One that was unplugged holds no key any more.
@@ -330,7 +340,7 @@ class PianoKeyboard {
     for (const input of inputs) input.onmidimessage = (message) => this.hear(input, message);
     this.inputs = inputs;
     const names = inputs.map((input) => input.name || "a MIDI keyboard").join(", ");
-    this.sourceNode.textContent = names || "No MIDI keyboard is connected";
+    this.tellSource(names || "No MIDI keyboard is connected");
   }
 
   // Some systems lend a keyboard to one program at a time.

@@ -6,12 +6,12 @@ from functools import cached_property
 from pathlib import Path
 
 from music_gpt.errors import InputError
-from music_gpt.metrics.continuations import what_a_run_means
 from music_gpt.tokens.originality import (
     INDEX_FILE,
     OriginalityIndex,
     SharedRun,
     nothing_shared,
+    what_a_run_means,
 )
 from music_gpt.ui.roll_value import Take
 

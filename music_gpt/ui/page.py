@@ -21,8 +21,8 @@ from gradio.components.api_component import Api
 
 from music_gpt.composing.pianist import Pianist
 from music_gpt.config.sampling import SAMPLING_PRESETS
-from music_gpt.errors import InputError
-from music_gpt.process import ending_interrupts
+from music_gpt.errors import InputError, argument
+from music_gpt.process import termination_interrupts
 from music_gpt.soundfont import SoundFont
 from music_gpt.ui import bounds
 from music_gpt.ui.desk import NOTHING, STOP_COMPOSING, Desk, idle
@@ -421,7 +421,7 @@ def launch(
     options = launch_options(host=host, port=port, share=share, auth=auth)
     page = None
     try:
-        with ending_interrupts():
+        with termination_interrupts():
             page = build_page(pianist, soundfont)
             page.launch(**options, prevent_thread_lock=True)
             sys.stderr.write(f"The page is open at {page.local_url} (Ctrl-C closes it).\n")
@@ -432,7 +432,8 @@ def launch(
     except OSError as error:  # what Gradio raises when it cannot listen there
         raise InputError(
             f"The page cannot be served at {host}:{port}: the port is in use, or the address is "
-            "not one of this machine; choose another port= or host=."
+            "not one of this machine; choose another "
+            f"{argument('port')} or {argument('host')}."
         ) from error
     finally:
         if page is not None:

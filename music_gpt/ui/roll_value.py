@@ -253,8 +253,8 @@ def status_line(composition: Composition, *, done: bool = False, is_cut: bool = 
         line += f" of {composition.seconds:g}, stopped"
     if composition.elapsed <= 0 or not composition.n_tokens:
         return line
-    tokens = composition.n_tokens / composition.elapsed
-    return f"{line} · {tokens:.0f} tokens/s · {composed / composition.elapsed:.1f}× real time"
+    speed = f"{composition.tokens_per_second:.0f} tokens/s"
+    return f"{line} · {speed} · {composition.times_real_time:.1f}× real time"
 
 
 def rank_words(ranking: list[int]) -> list[str]:

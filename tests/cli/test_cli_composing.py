@@ -21,11 +21,11 @@ from music_gpt.composing.redoing import candidate_seeds
 from music_gpt.config.sampling import SAMPLING_PRESETS
 from music_gpt.errors import InputError
 from music_gpt.midi.piece import read_piece, write_midi
-from music_gpt.process import ENDING
+from music_gpt.process import TERMINATION_SIGNALS
 from music_gpt.report import picture
 from music_gpt.report.picture import COMPOSED, GIVEN
 
-SIGNALS = [(number, 128 + number) for number in (signal.SIGINT, *ENDING)]
+SIGNALS = [(number, 128 + number) for number in (signal.SIGINT, *TERMINATION_SIGNALS)]
 
 
 def test_generate_continues_a_piece(
@@ -182,7 +182,7 @@ def test_generate_makes_a_file_again_from_what_it_tells(
     refused(call(*words, "--again", prompt), "does not tell how it was made")
     settings = read_recipe(first)
     write_midi(read_piece(first).notes, first, text=settings_text({**settings, "top_p": 7}))
-    refused(call(*words), f"The settings in {first} were changed: 'top_p' is 7, but it has to be")
+    refused(call(*words), f"The settings in {first} were changed: top_p is 7, but it has to be")
     lone = settings_text({**settings, "include_prompt": False, "prompt_heard": None})
     write_midi(read_piece(first).notes, first, text=lone)
     refused(call(*words), "give the prompt that it continues, with --prompt.")

@@ -19,7 +19,7 @@ from small import run_config
 from music_gpt.errors import InputError
 from music_gpt.network.checkpoint import load_checkpoint
 from music_gpt.network.model import GPT
-from music_gpt.process import ENDING
+from music_gpt.process import TERMINATION_SIGNALS
 from music_gpt.training import callback, run, run_folder
 from music_gpt.training.callback import Nats, RunCallback
 from music_gpt.training.module import Training
@@ -126,7 +126,7 @@ def test_what_other_processes_draw_is_not_drawn_again_when_the_run_goes_on(
 def test_a_second_ctrl_c_ends_at_once_and_leaves_the_signals_as_they_were(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, *ENDING)]
+    before = [signal.getsignal(number) for number in (signal.SIGINT, *TERMINATION_SIGNALS)]
 
     def twice(run_callback: RunCallback) -> None:
         interrupt(run_callback)
@@ -138,7 +138,7 @@ def test_a_second_ctrl_c_ends_at_once_and_leaves_the_signals_as_they_were(
         with pytest.raises(KeyboardInterrupt, match="Stopped at once; --resume goes on"):
             train(tokens, tmp_path / "run", config)
     assert run_folder.read_resume_point(tmp_path / "run")["step"] == 3
-    after = [signal.getsignal(number) for number in (signal.SIGINT, *ENDING)]
+    after = [signal.getsignal(number) for number in (signal.SIGINT, *TERMINATION_SIGNALS)]
     assert after == before
     assert train(tokens, tmp_path / "run", config, resume=True)["finished"]
 

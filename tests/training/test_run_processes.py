@@ -17,7 +17,7 @@ import yaml
 from runs import log_of
 from small import run_config, tokens_folder
 
-from music_gpt.process import ENDING
+from music_gpt.process import TERMINATION_SIGNALS
 from music_gpt.training import run as training
 from music_gpt.training import run_folder
 from music_gpt.training.module import Training
@@ -58,7 +58,7 @@ def start_and_wait(words: Sequence[str], log: Path) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, *ENDING])
+@pytest.mark.parametrize("number", [signal.SIGINT, *TERMINATION_SIGNALS])
 def test_a_signal_ends_the_run_with_a_checkpoint_and_a_sentence(
     tokens: Path, tmp_path: Path, number: signal.Signals
 ) -> None:

@@ -172,7 +172,7 @@ class Machine:
         def seen(run_callback: RunCallback, trainer: Any, module: Training) -> None:
             after_step(run_callback, trainer, module)
             self.progress.append(module.progress)
-            self.kept.append(module.kept_seconds)
+            self.kept.append(module.reserved_seconds)
 
         monkeypatch.setattr(Training, "training_step", stepped)
         monkeypatch.setattr(RunCallback, "_after_step", seen)
@@ -241,10 +241,10 @@ def test_a_run_that_goes_on_knows_how_long_its_end_will_take(
         at_step(60, interrupt, patch)
         train(tokens, tmp_path / "run", config)
     state = read_resume_point(tmp_path / "run")
-    assert state["kept_seconds"] > 9.0
+    assert state["reserved_seconds"] > 9.0
     for version in ("as it is", "of a version that kept nothing"):
         if version != "as it is":
-            del state["kept_seconds"]
+            del state["reserved_seconds"]
             torch.save(state, tmp_path / "run" / "last.ckpt")
         machine.kept.clear()
         result = train(tokens, tmp_path / "run", config, resume=True)
@@ -267,7 +267,7 @@ def test_all_processes_take_a_step_at_the_time_that_they_agreed_on(
 
     def seen(self: Training, optimizer: torch.optim.Optimizer) -> None:
         stepped.append(self.seconds)
-        kept.append(self.kept_seconds)
+        kept.append(self.reserved_seconds)
         before_step(self, optimizer)
 
     monkeypatch.setattr(callback, "_over_ranks", with_one_ahead)

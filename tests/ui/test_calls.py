@@ -24,7 +24,7 @@ from music_gpt.composing.pianist import Pianist
 from music_gpt.config.model import ModelConfig
 from music_gpt.midi.piece import make_notes, piece_from_notes, read_piece, write_midi
 from music_gpt.network.model import GPT
-from music_gpt.process import ENDING
+from music_gpt.process import TERMINATION_SIGNALS
 from music_gpt.soundfont import SoundFont
 from music_gpt.ui import bounds
 from music_gpt.ui import visit as visits
@@ -349,7 +349,7 @@ def test_a_port_in_use_is_told_in_a_sentence() -> None:
     assert done.returncode == 2
     assert done.stderr == (
         f"music-gpt: The page cannot be served at 127.0.0.1:{port}: the port is in use, or the "
-        "address is not one of this machine; choose another port= or host=.\n"
+        "address is not one of this machine; choose another port or host.\n"
     )
 
 
@@ -387,7 +387,7 @@ def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
-@pytest.mark.parametrize("number", [signal.SIGINT, *ENDING])
+@pytest.mark.parametrize("number", [signal.SIGINT, *TERMINATION_SIGNALS])
 def test_a_page_says_where_it_is_and_that_it_is_closed_and_leaves_nothing_behind(
     running: subprocess.Popen[str], tmp_path: Path, number: signal.Signals
 ) -> None:

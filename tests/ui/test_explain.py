@@ -133,5 +133,6 @@ def test_it_is_told_where_music_was_drawn_with_rounded_weights(engine: str, roun
         replace(take, settings=take.settings | {"engine": engine}) for take in visit.shown.takes
     ]
     visit.change(takes=tuple(takes))
-    assert look(visit, take=0, seconds=visit.shown.roll["seam"])["rounded"] is rounded
-    assert look(visit, take=0, seconds=0.0)["rounded"] is False  # the prompt was not drawn
+    told = look(visit, take=0, seconds=visit.shown.roll["seam"])["drawn"]
+    assert ("rounded weights" in told) is rounded
+    assert look(visit, take=0, seconds=0.0)["drawn"] == ""  # the prompt was not drawn
