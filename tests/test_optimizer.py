@@ -9,6 +9,7 @@ import torch
 from small import random_network
 
 from music_gpt.config.training import OptimConfig
+from music_gpt.training import optimizer
 from music_gpt.training.optimizer import EMA, Muon, MuonAdamW, lr_factor, weight_decay_factor
 
 
@@ -127,11 +128,17 @@ def matrices() -> list[torch.nn.Parameter]:
     return [torch.nn.Parameter(torch.randn(shape, generator=random)) for shape in SHAPES]
 
 
+@pytest.fixture
+def in_bf16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on hardware that multiplies bfloat16, and as torch does everywhere."""
+    monkeypatch.setattr(optimizer, "use_bf16", lambda *_: True)
+
+
 @pytest.mark.parametrize("together", [False, True])
-def test_steps_are_those_of_torch(together: bool) -> None:
+def test_steps_are_those_of_torch(together: bool, in_bf16: None) -> None:
     ours, theirs = matrices(), matrices()
     knobs = {"lr": 0.05, "weight_decay": 0.1, "momentum": 0.9}
-    optimizer, peer = Muon(ours, **knobs), torch.optim.Muon(theirs, **knobs)
+    muon, peer = Muon(ours, **knobs), torch.optim.Muon(theirs, **knobs)
     random = torch.Generator().manual_seed(3)
     for step in range(4):
         for one, other in zip(ours, theirs, strict=True):
@@ -140,13 +147,25 @@ def test_steps_are_those_of_torch(together: bool) -> None:
         if step == 2:
             ours[0].grad = theirs[0].grad = None  # a matrix that was not used stays where it is
         moved = [p for p in ours if p.grad is not None]
-        optimizer.step_group(moved, optimizer.param_groups[0], together=together)
+        muon.step_group(moved, muon.param_groups[0], together=together)
         peer.step()
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=0)
-        state, torch_state = optimizer.state[one], peer.state[other]
+        state, torch_state = muon.state[one], peer.state[other]
         assert state.keys() == torch_state.keys()
         assert torch.equal(state["momentum_buffer"], torch_state["momentum_buffer"])
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_matrices_are_made_orthogonal_in_bf16_where_the_hardware_multiplies_it(
+    native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(optimizer, "use_bf16", lambda precision, device: native)
+    made = optimizer.orthogonal(matrices()[0].detach(), (3.4445, -4.775, 2.0315), 5, 1e-7)
+    assert made.dtype is (torch.bfloat16 if native else torch.float32)
+    lengths = torch.linalg.svdvals(made.float())
+    assert lengths.min() > 0.6
+    assert lengths.max() < 1.3
 
 
 def test_the_weight_decay_stays_or_falls_in_a_line_to_zero() -> None:
@@ -166,19 +185,17 @@ def test_a_scaled_weight_decay_reaches_only_what_decays() -> None:
 
 
 @pytest.mark.parametrize("together", [False, True])
-def test_queries_keys_and_values_move_as_three_matrices(together: bool) -> None:
+def test_queries_keys_and_values_move_as_three_matrices(together: bool, in_bf16: None) -> None:
     model = random_network(n_heads=2, n_kv_heads=1)  # 16 rows of queries, 8 of keys, 8 of values
     (weight, *_) = [p for n, p in model.named_parameters() if n.endswith("qkv.weight")]
     parts = [torch.nn.Parameter(part.detach().clone()) for part in weight.split((16, 8, 8))]
-    optimizer = next(
-        part for part in MuonAdamW(model, OptimConfig()).parts if isinstance(part, Muon)
-    )
+    muon = next(part for part in MuonAdamW(model, OptimConfig()).parts if isinstance(part, Muon))
     peer = torch.optim.Muon(parts, lr=0.02, momentum=0.95, weight_decay=0.05)
     random = torch.Generator().manual_seed(3)
     for _ in range(3):
         weight.grad = torch.randn(weight.shape, generator=random)
         for part, gradient in zip(parts, weight.grad.split((16, 8, 8)), strict=True):
             part.grad = gradient.clone()
-        optimizer.step_group([weight], optimizer.param_groups[0], together=together)
+        muon.step_group([weight], muon.param_groups[0], together=together)
         peer.step()
     torch.testing.assert_close(weight.detach(), torch.cat(parts).detach(), atol=1e-6, rtol=0)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from music_gpt.config.training import OptimConfig, RunConfig
-from music_gpt.network.model import GPT
+from music_gpt.network.model import GPT, use_bf16
 
 EMA_WARMUP = 10
 """After n updates the moving average weighs the past by n / (n + this), until it is slow enough."""
@@ -92,13 +92,16 @@ class Muon(torch.optim.Muon):
 def orthogonal(
     matrices: Tensor, coefficients: tuple[float, float, float], n_steps: int, eps: float
 ) -> Tensor:
-    """The nearest (semi-)orthogonal matrices, about: (N, R, C) or (R, C) -> the same in bfloat16.
+    """The nearest (semi-)orthogonal matrices, about: (N, R, C) or (R, C) -> the same shape.
+
+    In bfloat16 where the hardware multiplies that. Where it does not, as on most CPUs of laptops, a
+    step of the default network would take two minutes for it, and a second in float32.
 
     Source: the quintic Newton-Schulz iteration of `torch.optim.Muon`, also on a batch.
     """
     a, b, c = coefficients
     add_product = torch.baddbmm if matrices.ndim == 3 else torch.addmm
-    x = matrices.bfloat16()
+    x = matrices.to(torch.bfloat16 if use_bf16("auto", matrices.device.type) else torch.float32)
     is_tall = x.shape[-2] > x.shape[-1]
     x = x.mT if is_tall else x
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=eps)
