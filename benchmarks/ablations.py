@@ -32,6 +32,7 @@ from music_gpt.files import whole_file
 from music_gpt.training.run import train
 from music_gpt.training.run_folder import LAST
 
+PARTS = ("model", "data", "optim", "train")
 STEPS = 800
 """Steps of 8 crops of 512 tokens: 3.3 M tokens."""
 
@@ -48,11 +49,13 @@ class Row:
     train: dict[str, Any] = field(default_factory=dict)
     velocity_head: bool = True
     qkv_apart: bool = True
+    base: str = ""
+    """The row that it is compared with; empty for the first, or that of the same seed."""
 
     @property
     def flags(self) -> str:
         """The changes against the base, as flags of `music-gpt train`."""
-        parts = {part: getattr(self, part) for part in ("model", "data", "optim", "train")}
+        parts = {part: getattr(self, part) for part in PARTS}
         flags = [
             f"--{p}.{k} {str(v).lower()}" for p, knobs in parts.items() for k, v in knobs.items()
         ]
@@ -79,12 +82,6 @@ ROWS = [
     Row("ema", "moving average of the weights, 0.99", optim={"ema": 0.99}),
     Row("plain-crops", "crops without the velocity in force at their head", velocity_head=False),
     Row("no-zero-init", "output projections not started at zero", model={"zero_init": False}),
-    Row(
-        "qkv-as-one",
-        "the same, and Muon takes queries, keys and values as one matrix",
-        model={"qk_norm": False},
-        qkv_apart=False,
-    ),
     Row("muon-0.01", "half the learning rate of Muon", optim={"muon_lr": 0.01}),
     Row("muon-0.03", "one and a half times the learning rate of Muon", optim={"muon_lr": 0.03}),
     Row("no-bias", "no biases", model={"bias": False}),
@@ -93,6 +90,74 @@ ROWS = [
     Row("ema-seed-2", "moving average, seed 2", optim={"ema": 0.99}, train={"seed": 2}),
     Row("plain-crops-seed-2", "plain crops, seed 2", train={"seed": 2}, velocity_head=False),
 ]
+
+
+def on_top_of(base: Row, name: str, what: str, **changes: Any) -> Row:
+    """A row that changes another row of the script, not the base."""
+    knobs = {part: {**getattr(base, part), **changes.get(part, {})} for part in PARTS}
+    flags = {name: value for name, value in changes.items() if name not in PARTS}
+    return dataclasses.replace(base, name=name, what=what, base=base.name, **knobs, **flags)
+
+
+EARLY = Row(
+    "early",
+    "GPT-2's spread, the whole context at once, Muon on queries, keys and values as one matrix",
+    model={"qk_norm": False, "init_std": 0.02},
+    data={"first_context": 0},
+    qkv_apart=False,
+)
+AS_ONE = Row(
+    "qkv-as-one",
+    "no QK-norm, and Muon takes queries, keys and values as one matrix",
+    model={"qk_norm": False},
+    qkv_apart=False,
+)
+ADAMW_8E3 = {"adamw_lr": 8e-3}
+SECOND = {"seed": 2}
+ROWS += [
+    EARLY,
+    on_top_of(EARLY, "early-kv-1", "one key/value head", model={"n_kv_heads": 1}),
+    on_top_of(EARLY, "early-qk-norm", "QK-norm", model={"qk_norm": True}),
+    on_top_of(EARLY, "early-adamw-8e-3", "AdamW's part at 8e-3", optim=ADAMW_8E3),
+    on_top_of(EARLY, "early-spread", "a spread of 0.06", model={"init_std": 0.06}),
+    on_top_of(
+        EARLY,
+        "early-spread-8e-3",
+        "the same, and AdamW's part at 8e-3",
+        model={"init_std": 0.06},
+        optim=ADAMW_8E3,
+    ),
+    on_top_of(
+        EARLY,
+        "early-short",
+        "the same spread, and short passages first",
+        model={"init_std": 0.06},
+        data={"first_context": 64},
+    ),
+    AS_ONE,
+    on_top_of(AS_ONE, "one-seed-2", "another seed", train=SECOND),
+    on_top_of(AS_ONE, "one-transposition", "transposition only", data=PLAIN),
+    on_top_of(AS_ONE, "one-no-augmentation", "no augmentation", data=PLAIN | {"transpose": 0}),
+    on_top_of(AS_ONE, "one-relu", "ReLU", model={"activation": "relu"}),
+    on_top_of(AS_ONE, "one-learned", "learned absolute positions", model={"positions": "learned"}),
+    on_top_of(AS_ONE, "one-adamw", "AdamW on everything, 2e-3", optim={"optimizer": "adamw"}),
+    on_top_of(
+        AS_ONE,
+        "one-adamw-1e-3",
+        "the same, 1e-3",
+        optim={"optimizer": "adamw", "adamw_lr": 1e-3},
+    ),
+    on_top_of(AS_ONE, "one-ema", "a moving average of the weights, 0.99", optim={"ema": 0.99}),
+    on_top_of(AS_ONE, "one-plain-crops", "no velocity at the head of crops", velocity_head=False),
+    on_top_of(AS_ONE, "one-kv-1", "one key/value head", model={"n_kv_heads": 1}),
+    on_top_of(AS_ONE, "one-qk-norm", "QK-norm", model={"qk_norm": True}),
+    Row(
+        "kv-1-no-qk-norm",
+        "one key/value head, no QK-norm",
+        model={"n_kv_heads": 1, "qk_norm": False},
+    ),
+]
+"""The rows of `docs/ablations.md` beside those of the recipe as it is now."""
 
 
 def config_of(row: Row, steps: int) -> RunConfig:
@@ -172,6 +237,8 @@ def table(results: dict[str, dict[str, Any]]) -> str:
 
 def base_of(row: Row) -> str:
     """The row that another is compared with: of the second seed, that of the same seed."""
+    if row.base:
+        return row.base
     return "seed-2" if row.name != "seed-2" and row.train.get("seed") == 2 else "base"
 
 

@@ -1,0 +1,34 @@
+"""Each figure of docs/ablations.md names the row of the script that measures it."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    spec = importlib.util.spec_from_file_location("ablations", ROOT / "benchmarks" / "ablations.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "ablations", script)  # dataclasses look for it there
+    spec.loader.exec_module(script)
+    for row in script.ROWS:
+        script.config_of(row, steps=1)
+    return [row.name for row in script.ROWS]
+
+
+def test_every_row_of_the_document_is_one_of_the_script(names: list[str]) -> None:
+    text = (ROOT / "docs" / "ablations.md").read_text(encoding="utf-8")
+    told = re.findall(r"^\| ([a-z0-9, -]+) \| .* \| [*\d]", text, re.MULTILINE)
+    rows = [name for cell in told for name in cell.split(", ") if not cell.startswith("ours")]
+    assert len(rows) >= 20
+    assert set(rows) <= set(names)
+    assert len(set(names)) == len(names)
