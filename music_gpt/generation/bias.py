@@ -42,6 +42,9 @@ OPENING_SECONDS = 60.0
 PACE_MEMORY_SECONDS, PACE_GAIN, PACE_NATS = 30.0, 4.0, 1.0
 """The same for a take's own pace as for a density, and its full strength for a wait that is as long
 as usual; for one e times as long it is twice that."""
+TEXTURE_GAIN, TEXTURE_NATS = 2.0, 1.0
+"""How much likelier releases are while more notes sound at once than in the first minute: at full
+strength where they are off by one part in `TEXTURE_GAIN`."""
 USUAL_WAITS = 32.0
 """So many waits back are usual."""
 CROWD_SECONDS, CROWDED, NOTES_PER_NAT, CROWD_NATS = 3.0, 25.0, 3.0, 4.0
@@ -68,6 +71,9 @@ def _faded(memory_seconds: float) -> tuple[float, ...]:
     """What a wait of 0, 1, ... 100 frames leaves of a rate, in a memory that fades."""
     ages = np.arange(N_SHIFTS + 1) / (FRAMES_PER_SECOND * memory_seconds)
     return tuple(np.exp(-ages).tolist())
+
+
+_PACE_FADED = _faded(PACE_MEMORY_SECONDS)
 
 
 def _thicken(bias: Floats, nats: float | Floats) -> None:
@@ -181,6 +187,64 @@ class Pace(Rows):
             tempo.advance(id_)
             if is_opening:  # the memory begins with what the first minute had
                 self._rate.per_second[take] = tempo.own
+
+
+@dataclass(slots=True)
+class _Thickness:
+    """How many notes of one take sound at once."""
+
+    sounding: int
+    """Now."""
+    opening: float = OPENING_SECONDS
+    """Seconds that are left of its first minute."""
+    own: float = 0.0
+    """In the mean of that minute."""
+    lately: float = 0.0
+    """In a mean that fades with `PACE_MEMORY_SECONDS`."""
+
+    def lean(self) -> float:
+        """Nats by which releases become likelier."""
+        if self.opening > 0:
+            return 0.0
+        excess = (self.lately - self.own) / max(self.own, 1.0)
+        return TEXTURE_NATS * min(max(TEXTURE_GAIN * excess, -1.0), 1.0)
+
+    def advance(self, id_: int) -> None:
+        """One more event."""
+        if id_ < NOTE_OFF:
+            self.sounding += 1
+        elif id_ < TIME_SHIFT:
+            self.sounding -= 1
+        elif frames := frames_of(id_):
+            if self.opening > 0:
+                self.opening -= frames / FRAMES_PER_SECOND
+                self.own += self.sounding * frames / FRAMES_PER_SECOND / OPENING_SECONDS
+                self.lately = self.own  # the memory begins with what the first minute had
+            else:
+                kept = _PACE_FADED[frames]
+                self.lately = kept * self.lately + (1 - kept) * self.sounding
+
+
+class Texture(Rows):
+    """How many notes of B takes sound at once, beside their own first minute.
+
+    A network that hears only its own music drifts into ever longer notes, too, which lie over each
+    other. So from the second minute on releases become likelier or less likely.
+    """
+
+    def __init__(self, n_takes: int, sounding: int = 0) -> None:
+        self._takes = [_Thickness(sounding) for _ in range(n_takes)]
+
+    def lean(self, bias: Floats, going: Iterable[bool]) -> None:
+        """Adds to the logits, `bias` (B, V), of the takes in `going` (B)."""
+        for row, take, goes in zip(bias, self._takes, going, strict=True):
+            if goes:
+                row[NOTE_OFF:TIME_SHIFT] += take.lean()
+
+    def advance(self, ids: Ints) -> None:
+        """One more event in each take, ids (B)."""
+        for take, id_ in zip(self._takes, ids.tolist(), strict=True):
+            take.advance(id_)
 
 
 class Crowd(Rows):
