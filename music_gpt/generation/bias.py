@@ -1,8 +1,9 @@
 """Events so far -> what becomes likelier: what a person wishes, a steady pace, an end of figures.
 
 A key to keep to and a density to aim at are wishes. Where no density is wished, a take keeps to the
-pace of its first minute, and below what hands can play; and that no figure of pitches goes round
-for ever is wished always. All of them only lean: what the network is sure of still comes.
+pace of its first minute, and below what hands can play; that its notes stay as long, and that no
+figure of pitches goes round for ever, is wished always. All of them only lean: what the network is
+sure of still comes.
 
 The letters in the shape comments: B takes side by side, V events in the vocabulary.
 """
@@ -42,9 +43,9 @@ OPENING_SECONDS = 60.0
 PACE_MEMORY_SECONDS, PACE_GAIN, PACE_NATS = 30.0, 4.0, 1.0
 """The same for a take's own pace as for a density, and its full strength for a wait that is as long
 as usual; for one e times as long it is twice that."""
-TEXTURE_GAIN, TEXTURE_NATS = 2.0, 1.0
-"""How much likelier releases are while more notes sound at once than in the first minute: at full
-strength where they are off by one part in `TEXTURE_GAIN`."""
+LENGTH_GAIN, LENGTH_NATS = 2.0, 2.0
+"""Nats by which releases become likelier while notes sound longer than in the first minute: all of
+them where they are longer by one part in `LENGTH_GAIN`."""
 USUAL_WAITS = 32.0
 """So many waits back are usual."""
 CROWD_SECONDS, CROWDED, NOTES_PER_NAT, CROWD_NATS = 3.0, 25.0, 3.0, 4.0
@@ -190,50 +191,54 @@ class Pace(Rows):
 
 
 @dataclass(slots=True)
-class _Thickness:
-    """How many notes of one take sound at once."""
+class _Lengths:
+    """How long the notes of one take sound."""
 
     sounding: int
     """Now."""
     opening: float = OPENING_SECONDS
     """Seconds that are left of its first minute."""
     own: float = 0.0
-    """In the mean of that minute."""
-    lately: float = 0.0
-    """In a mean that fades with `PACE_MEMORY_SECONDS`."""
+    """Seconds of a note in the mean of that minute."""
+    seconds: float = 0.0
+    """That all notes sounded lately, and"""
+    strikes: float = 0.0
+    """how many were struck, in a memory that fades with `PACE_MEMORY_SECONDS` from then on."""
 
     def lean(self) -> float:
         """Nats by which releases become likelier."""
-        if self.opening > 0:
+        if self.opening > 0 or not self.own:
             return 0.0
-        excess = (self.lately - self.own) / max(self.own, 1.0)
-        return TEXTURE_NATS * min(max(TEXTURE_GAIN * excess, -1.0), 1.0)
+        excess = self.seconds / max(self.strikes, 1.0) / self.own - 1
+        return LENGTH_NATS * min(max(LENGTH_GAIN * excess, -1.0), 1.0)
 
     def advance(self, id_: int) -> None:
         """One more event."""
         if id_ < NOTE_OFF:
             self.sounding += 1
+            self.strikes += 1
         elif id_ < TIME_SHIFT:
             self.sounding -= 1
         elif frames := frames_of(id_):
             if self.opening > 0:
                 self.opening -= frames / FRAMES_PER_SECOND
-                self.own += self.sounding * frames / FRAMES_PER_SECOND / OPENING_SECONDS
-                self.lately = self.own  # the memory begins with what the first minute had
             else:
-                kept = _PACE_FADED[frames]
-                self.lately = kept * self.lately + (1 - kept) * self.sounding
+                self.seconds *= _PACE_FADED[frames]
+                self.strikes *= _PACE_FADED[frames]
+            self.seconds += self.sounding * frames / FRAMES_PER_SECOND
+            if self.opening <= 0 and not self.own:
+                self.own = self.seconds / max(self.strikes, 1.0)
 
 
-class Texture(Rows):
-    """How many notes of B takes sound at once, beside their own first minute.
+class Articulation(Rows):
+    """How long the notes of B takes sound lately, beside those of their own first minute.
 
     A network that hears only its own music drifts into ever longer notes, too, which lie over each
     other. So from the second minute on releases become likelier or less likely.
     """
 
     def __init__(self, n_takes: int, sounding: int = 0) -> None:
-        self._takes = [_Thickness(sounding) for _ in range(n_takes)]
+        self._takes = [_Lengths(sounding) for _ in range(n_takes)]
 
     def lean(self, bias: Floats, going: Iterable[bool]) -> None:
         """Adds to the logits, `bias` (B, V), of the takes in `going` (B)."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from music_gpt.arrays import Floats, Ints, Mask
 from music_gpt.config.sampling import SamplingConfig
-from music_gpt.generation.bias import Crowd, Figures, Leaning, Pace, Texture
+from music_gpt.generation.bias import Articulation, Crowd, Figures, Leaning, Pace
 from music_gpt.generation.takes import Rows
 from music_gpt.notes import HIGHEST_KEY, LOWEST_KEY
 from music_gpt.tokens.events import (
@@ -187,7 +187,7 @@ class Grammar(Rows):
         self._leaning = Leaning(sampling, n_takes) if sampling.key or sampling.density else None
         self._pace = None if sampling.density else Pace(n_takes)
         self._crowd = None if sampling.density else Crowd(n_takes)
-        self._texture = Texture(n_takes, sounding=len(start.onsets))
+        self._articulation = Articulation(n_takes, sounding=len(start.onsets))
         self._longest_wait = max(round(sampling.max_wait_seconds * FRAMES_PER_SECOND), 1)
         self._longest_note = round(sampling.max_note_seconds * FRAMES_PER_SECOND)
         self._release_after = round(sampling.release_after_seconds * FRAMES_PER_SECOND)
@@ -264,7 +264,7 @@ class Grammar(Rows):
         """What is added to the logits, (B, V): onsets fade, overlong notes let go, the end nears.
 
         To it comes what a person would like, a key or a density, or else the take's own pace, and
-        that no figure goes round for ever (`music_gpt.generation.bias`).
+        that notes stay as long and no figure goes round for ever (`music_gpt.generation.bias`).
         """
         bias = np.zeros((len(self.moments), VOCAB_SIZE))
         for row, now in zip(bias, self.moments, strict=True):
@@ -272,7 +272,7 @@ class Grammar(Rows):
             self._near_the_end(row, now.frame)
         self._figures.lean(bias)
         going = [now.frame <= self._ending.fade for now in self.moments]
-        self._texture.lean(bias, going)
+        self._articulation.lean(bias, going)
         if self._pace is not None:
             self._pace.lean(bias, going)
         if self._crowd is not None:
@@ -319,7 +319,7 @@ class Grammar(Rows):
 
     def advance(self, ids: Ints) -> None:
         """One more event in each take, ids (B)."""
-        for state in (self._figures, self._texture, self._pace, self._crowd, self._leaning):
+        for state in (self._figures, self._articulation, self._pace, self._crowd, self._leaning):
             if state is not None:
                 state.advance(ids)
         for now, id_ in zip(self.moments, ids.tolist(), strict=True):
