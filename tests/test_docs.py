@@ -1,4 +1,4 @@
-"""Each figure of docs/ablations.md names the row of the script that measures it."""
+"""The documents name what there is: rows of the script that measures, and tests."""
 
 from __future__ import annotations
 
@@ -32,3 +32,11 @@ def test_every_row_of_the_document_is_one_of_the_script(names: list[str]) -> Non
     assert len(rows) >= 20
     assert set(rows) <= set(names)
     assert len(set(names)) == len(names)
+
+
+def test_every_test_that_a_document_names_is_there() -> None:
+    text = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    told = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", text)
+    assert len(told) == text.count("::") >= 20
+    for file, test in told:
+        assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), test
