@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -176,3 +179,44 @@ def test_a_word_that_is_no_flag_is_told(
     with pytest.raises(SystemExit):
         main(words(file, tokens, "--compile"))
     assert "not understood: --compile" in capsys.readouterr().err
+
+
+BLOCKED = """
+import sys
+sys.modules.update(dict.fromkeys("%s".split()))
+"""
+ABSENT = (
+    "symusic miditok pretty_midi mido jsonargparse docstring_parser gradio soundfile tensorboard "
+    "litdata onnx onnxruntime PIL matplotlib"
+)
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_command_runs_to_its_end_on_a_machine_with_torch_and_lightning_alone(
+    file: Path, tokens: Path, tmp_path: Path
+) -> None:
+    # Python imports this module first, in every process, and cannot import those that it names
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "sitecustomize.py").write_text(BLOCKED % ABSENT)
+    paths = os.pathsep.join(map(str, (tmp_path / "bare", ROOT)))
+
+    def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-W", "error", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": paths},
+        )
+
+    for name in ("symusic", "jsonargparse", "gradio"):
+        assert f"import of {name} halted" in python("-c", f"import {name}").stderr
+    command = ("-m", "music_gpt.train_config", *words(file, tokens))
+    done = python(*command, "--max-minutes", "5", "--data.workers", "1")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    run = file.parent / "run"
+    assert told == json.loads((run / EVALUATION).read_text())
+    assert (told["finished"], told["steps"]) == (True, 6)
+    assert told["evaluation"].keys() == {"validation", "test"}
+    assert (run / "report.html").exists()
