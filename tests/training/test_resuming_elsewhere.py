@@ -1,13 +1,14 @@
-"""A run goes on with other loader processes, or on more devices, as if nothing had changed."""
+"""A run goes on in another place, with other loader processes or devices, as it would have."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from runs import assert_same_run, at_step, interrupt, log_of
+from runs import assert_same_run, at_step, interrupt, log_of, weights_of
 from small import run_config, tokens_folder
 from test_run_processes import command, run_command
 
@@ -63,6 +64,23 @@ def test_a_run_goes_on_with_other_loader_processes_as_the_unbroken_one_step_by_s
         assert torch.equal(one, other)
     assert [row["step"] for row in log_of(broken)] == [str(n) for n in range(1, 17)]
     assert_same_run(unbroken, broken)
+
+
+def test_a_run_goes_on_where_it_and_its_tokens_were_carried(
+    stopped: Path, tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = run_config(max_steps=8, validate_every_steps=3)
+    train(tokens, tmp_path / "unbroken", config)
+    disk = tmp_path / "disk"
+    carried, music = disk / "another name", disk / "music"
+    shutil.copytree(tokens, music)
+    shutil.move(stopped, carried)  # and nothing is left where it was
+    monkeypatch.chdir(disk)
+    assert train("music", "another name", config, resume=True)["finished"]
+    assert log_of(carried)[-1]["step"] == "8"
+    assert weights_of(carried).keys() == weights_of(tmp_path / "unbroken").keys()
+    for name, tensor in weights_of(tmp_path / "unbroken").items():
+        assert torch.equal(weights_of(carried)[name], tensor)
 
 
 def test_a_run_goes_on_on_two_devices_as_on_one_with_batches_of_half_the_size(
