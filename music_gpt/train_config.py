@@ -145,7 +145,8 @@ def evaluate(
         "bf16": use_bf16(config.train.precision, device),
         "batch_size": config.data.batch_size,
     }
-    names = [name for name in ("validation", "test") if name in corpus.splits]
+    scorable = (name for name in ("validation", "test") if name in corpus.splits)
+    names = [name for name in scorable if corpus.split(name).n_targets]
     found: dict[str, dict[str, Any]] = {}
     for i, name in enumerate(names):
         split, start = corpus.split(name), time.monotonic()

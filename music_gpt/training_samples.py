@@ -166,7 +166,8 @@ class Listening:
 
 def openings(corpus: Corpus, n: int) -> list[tuple[str, str, Notes]]:
     """Title, split and first seconds of `n` pieces: of the validation split where there is one."""
-    name = "validation" if "validation" in corpus.splits else "train"
+    has_music = "validation" in corpus.splits and corpus.split("validation").n_targets
+    name = "validation" if has_music else "train"
     split = corpus.split(name)
     chosen = np.unique(np.linspace(0, split.n_pieces, n, endpoint=False).astype(int)).tolist()
     return [

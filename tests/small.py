@@ -18,11 +18,13 @@ from music_gpt.config.training import DataConfig, OptimConfig, RunConfig, TrainC
 from music_gpt.network.model import GPT
 from music_gpt.notes import NOTE_DTYPE, Notes
 from music_gpt.tokens.corpus import Corpus, CorpusWriter, Split
-from music_gpt.tokens.events import encode_notes
+from music_gpt.tokens.events import EOS, encode_notes
 
 NETWORK = ModelConfig(n_layers=2, d_model=16, d_ff=32, n_heads=2, n_kv_heads=2, context=32)
 PLAIN = DataConfig(batch_size=4, transpose=0, stretch=0.0, velocity_bins=0)
 """Crops as they lie on disk."""
+ONE_TOKEN = np.array([EOS], np.uint16)
+"""A piece without a target."""
 
 
 def melody(seed: int, n_notes: int) -> Notes:
@@ -48,6 +50,16 @@ def tokens_folder(folder: Path, splits: Mapping[str, list[int]], *, seed: int = 
                 seed += 1
                 record = {"file": f"{seed}.mid", "notes": size, "seconds": 0.3 * size}
                 writer.add(name, piece(seed, size), record)
+        writer.finish({"sources": {"made": {}}, "licences": {"made": "CC0"}}, tokenizer="{}")
+    return folder
+
+
+def folder_of_ids(folder: Path, splits: Mapping[str, list[Ids]]) -> Path:
+    """A tokens folder with these ids, which need not be music."""
+    with CorpusWriter(folder) as writer:
+        for name, pieces in splits.items():
+            for number, ids in enumerate(pieces):
+                writer.add(name, ids, {"file": f"{number}.mid", "notes": 0, "seconds": 1.0})
         writer.finish({"sources": {"made": {}}, "licences": {"made": "CC0"}}, tokenizer="{}")
     return folder
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small import random_network, split_of, tokens_folder
+from small import ONE_TOKEN, folder_of_ids, random_network, split_of, tokens_folder
 
 from music_gpt.errors import InputError
 from music_gpt.metrics.likelihood import (
@@ -144,6 +144,13 @@ def test_a_window_that_the_network_does_not_have_is_refused(
 def test_a_network_for_text_cannot_score_music(split: Split) -> None:
     with pytest.raises(InputError, match="knows 65 tokens.*trained on music"):
         likelihood(random_network(vocab_size=65), split)
+
+
+def test_a_split_of_pieces_of_one_token_cannot_be_scored(model: GPT, tmp_path: Path) -> None:
+    split = Corpus.open(folder_of_ids(tmp_path, {"test": 3 * [ONE_TOKEN]})).split("test")
+    for figure in (likelihood, sliding_nats_per_token):
+        with pytest.raises(InputError, match="No piece of the test split .* nothing to score; run"):
+            figure(model, split)
 
 
 @pytest.mark.parametrize("window", [T, 7, 2, 1])

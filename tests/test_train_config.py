@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from small import run_config, tokens_folder
+from small import ONE_TOKEN, folder_of_ids, piece, run_config, tokens_folder
 
 from music_gpt import train_config
 from music_gpt.train_config import evaluate, main, read_config
@@ -153,6 +153,13 @@ def test_where_time_is_short_a_part_of_a_split_is_scored(
     late = evaluate(tokens, checkpoint, config, time.monotonic() - 1)
     whole = evaluate(tokens, checkpoint, config, math.inf)
     assert late["test"]["tokens"] <= 320 < whole["test"]["tokens"]
+
+
+def test_a_split_of_pieces_of_one_token_is_not_scored(file: Path, tmp_path: Path) -> None:
+    splits = {"train": [piece(1, 60)], "validation": [ONE_TOKEN], "test": [piece(2, 30)]}
+    assert main(words(file, folder_of_ids(tmp_path / "tokens", splits))) == 0
+    told = json.loads((file.parent / "run" / EVALUATION).read_text())
+    assert told["evaluation"].keys() == {"test"}
 
 
 def test_what_a_person_can_mend_is_one_sentence(

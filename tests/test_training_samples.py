@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small import random_network, run_config, tokens_folder
+from small import ONE_TOKEN, folder_of_ids, piece, random_network, run_config, tokens_folder
 
 from music_gpt import training_samples
 from music_gpt.errors import InputError
@@ -101,6 +101,12 @@ def test_openings_are_of_pieces_that_are_not_trained_on(tokens: Path) -> None:
 def test_without_a_validation_split_the_training_pieces_are_gone_on_with(tmp_path: Path) -> None:
     corpus = Corpus.open(tokens_folder(tmp_path, {"train": [40]}))
     [(_, split, _)] = openings(corpus, 3)
+    assert split == "train"
+
+
+def test_openings_are_not_of_a_validation_split_of_pieces_of_one_token(tmp_path: Path) -> None:
+    splits = {"train": [piece(1, 40)], "validation": [ONE_TOKEN]}
+    [(_, split, _)] = openings(Corpus.open(folder_of_ids(tmp_path, splits)), 3)
     assert split == "train"
 
 

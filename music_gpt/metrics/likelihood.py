@@ -71,7 +71,7 @@ def likelihood(
     window = _checked_window(model, split, window, max_tokens)
     windows = Windows(split, window, batch_size, n_tokens=max_tokens)
     scored = windows.n_targets
-    share = scored / max(split.n_tokens - split.n_pieces, 1)
+    share = scored / split.n_targets
     nats, hits = 0.0, 0
     for ids, logits in _forward(model, windows, bf16=bf16, progress=progress):
         nats += float(token_nats(logits, ids[:, 1:], PAD)[0])
@@ -126,6 +126,11 @@ def _checked_window(model: GPT, split: Split, window: int | None, max_tokens: in
         raise InputError(
             f"The network knows {n_ids:,} tokens, but the {split.name} split has {VOCAB_SIZE}; use "
             "a checkpoint that was trained on music."
+        )
+    if split.n_targets == 0:
+        raise InputError(
+            f"No piece of the {split.name} split holds more than one token, so there is nothing to "
+            "score; run `music-gpt prepare` on pieces with notes."
         )
     window = min(context, PROTOCOL_WINDOW) if window is None else window
     return whole("window", window, 1, context)

@@ -98,6 +98,11 @@ class Split:
         return int(self.length.sum())
 
     @property
+    def n_targets(self) -> int:
+        """Number of tokens that can be predicted: all but the first of each piece."""
+        return self.n_tokens - self.n_pieces
+
+    @property
     def n_notes(self) -> int:
         """Number of notes."""
         return int(self.notes.sum())

@@ -119,6 +119,11 @@ class CropBatches(IterableDataset[Tensor]):
             raise InputError(
                 f"The {split.name} split holds no piece; run `music-gpt prepare` on more files."
             )
+        if split.n_targets == 0:
+            raise InputError(
+                f"No piece of the {split.name} split holds more than one token, so there is "
+                "nothing to predict; run `music-gpt prepare` on pieces with notes."
+            )
         self.split, self.context, self.config, self.seed = split, context, config, seed
         self.rank, self.n_ranks, self.first_batch = rank, n_ranks, first_batch
         self.crops_per_epoch = int(crop_counts(split.length, context).sum())
@@ -212,8 +217,9 @@ class Windows(IterableDataset[Tensor]):
     """Batches (B, <= T + 1) of a split without augmentation, each target inside one piece.
 
     Without a `stride` the windows do not overlap and every token is a target exactly once: the
-    protocol of the published figures. The last window of a piece is filled with PAD. With
-    `n_tokens` only about so many are read, spread evenly over the split.
+    protocol of the published figures. The last window of a piece is filled with PAD. A piece of one
+    token has no target, and so no window. With `n_tokens` only about so many are read, spread
+    evenly over the split.
 
     `batch_starts` tells, for the batch that was handed out last, where each window begins.
     """
@@ -233,7 +239,7 @@ class Windows(IterableDataset[Tensor]):
         stride = stride or context
         # a window more for each further stride that brings new targets
         counts = 1 + crop_counts(np.maximum(split.length.astype(np.int64) - context, 1), stride)
-        counts = np.where(split.length <= context + 1, 1, counts)
+        counts = np.where(split.length <= context + 1, split.length > 1, counts)
         piece = np.repeat(np.arange(len(counts)), counts)
         start = (np.arange(len(piece)) - np.repeat(np.cumsum(counts) - counts, counts)) * stride
         n_windows = len(piece)

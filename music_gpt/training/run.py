@@ -297,15 +297,17 @@ def _about(corpus: Corpus, card: Mapping[str, Any]) -> dict[str, Any]:
 
 def _validation(corpus: Corpus, config: RunConfig, trainer: pl.Trainer) -> Windows | None:
     """What of the validation split this process scores; None, and a word, where there is none."""
-    if "validation" not in corpus.splits:
+    split = corpus.split("validation") if "validation" in corpus.splits else None
+    if split is None or split.n_targets == 0:
+        lacks = "no validation split" if split is None else "no token to predict for validation"
         if trainer.is_global_zero:
             say(
-                "The tokens folder has no validation split: the best checkpoint is chosen by the "
-                "training loss."
+                f"The tokens folder has {lacks}: the best checkpoint is chosen by the training "
+                "loss."
             )
         return None
     return Windows(
-        corpus.split("validation"),
+        split,
         config.model.context,
         config.data.batch_size,
         n_tokens=config.train.validate_tokens,

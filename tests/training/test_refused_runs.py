@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from runs import log_of, refused
-from small import run_config, tokens_folder
+from small import ONE_TOKEN, folder_of_ids, piece, run_config, tokens_folder
 
 from music_gpt import files
 from music_gpt.network.checkpoint import load_checkpoint
@@ -100,6 +100,36 @@ def test_without_training_pieces_there_is_no_run(tmp_path: Path) -> None:
     only = tokens_folder(tmp_path / "tokens", {"validation": [30]})
     refused("no split 'train', only validation", only, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_training_pieces_of_one_token_are_refused_before_the_first_step(tmp_path: Path) -> None:
+    only = folder_of_ids(tmp_path / "tokens", {"train": 3 * [ONE_TOKEN]})
+    refused("No piece of the train split .* nothing to predict; run", only, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_validation_pieces_of_one_token_are_as_no_validation_split(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    splits = {"train": [piece(1, 60)], "validation": 3 * [ONE_TOKEN]}
+    folder = folder_of_ids(tmp_path / "tokens", splits)
+    result = train(folder, tmp_path / "run", run_config(max_steps=6, validate_every_steps=3))
+    told = capsys.readouterr().err
+    assert told.startswith("The tokens folder has no token to predict for validation: the best")
+    rows = log_of(tmp_path / "run")
+    assert [row["validation_nats_per_token"] for row in rows] == ["", ""]
+    loss = float(rows[-1]["train_nats_per_token"])
+    assert result["nats_per_token"] == pytest.approx(loss, abs=1e-4)
+    assert result["checkpoint"].endswith("best.safetensors")
+
+
+def test_validation_pieces_of_one_token_beside_others_are_left_out(tmp_path: Path) -> None:
+    music, nats = [piece(2, 30), piece(3, 20)], []
+    for name, pieces in (("with", [*music, *9 * [ONE_TOKEN]]), ("without", music)):
+        splits = {"train": [piece(1, 60)], "validation": pieces}
+        folder = folder_of_ids(tmp_path / f"tokens-{name}", splits)
+        nats.append(train(folder, tmp_path / name, run_config(max_steps=2))["nats_per_token"])
+    assert nats[0] == nats[1] > 0
 
 
 def test_without_a_validation_split_the_training_loss_chooses_and_this_is_said(
