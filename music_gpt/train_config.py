@@ -30,7 +30,7 @@ from music_gpt.settings import SECTIONS, read_settings, read_yaml, run_config
 EVALUATION_SHARE = 0.08
 """Of all minutes, those kept for scoring; if they are too few, a part of each split is scored."""
 TRIAL_TOKENS = 16_384
-"""Tokens that are scored to see how quickly it goes."""
+"""Tokens that are scored to see how quickly it goes, once a first window lets them be hoped for."""
 USED_SHARE = 0.8
 """Of the time that is left, as much as the scoring is planned to take: speeds vary."""
 
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
     )
     if not result:
         return {}
-    if not result["finished"]:
+    if result["stopped_by"]:  # what is finished then is not scored: --resume does
         told = f"Stopped after {result['steps']:,} steps; --resume goes on."
         raise interrupted(result["stopped_by"], told)
     until = began + 60 * minutes if minutes else math.inf
@@ -149,14 +149,16 @@ def evaluate(
     names = [name for name in scorable if corpus.split(name).n_targets]
     found: dict[str, dict[str, Any]] = {}
     for i, name in enumerate(names):
-        split, start = corpus.split(name), time.monotonic()
-        scored = likelihood(model, split, max_tokens=TRIAL_TOKENS, **how)
-        speed = scored.n_tokens / (time.monotonic() - start)
-        seconds = USED_SHARE * (until - time.monotonic()) / (len(names) - i)
-        affordable = min(speed * seconds, split.n_tokens)
-        if affordable > TRIAL_TOKENS:
-            n_tokens = 0 if affordable == split.n_tokens else int(affordable)
-            scored = likelihood(model, split, max_tokens=n_tokens, **how)
+        split, affordable = corpus.split(name), 1.0  # a window, for a first idea of the speed
+        for most in (1, TRIAL_TOKENS, split.n_tokens):
+            n_tokens = int(min(affordable, most))  # of all of them, 0 is asked for
+            start = time.monotonic()
+            scored = likelihood(model, split, max_tokens=n_tokens % split.n_tokens, **how)
+            speed = scored.n_tokens / (time.monotonic() - start)
+            seconds = USED_SHARE * (until - time.monotonic()) / (len(names) - i)
+            affordable = min(speed * seconds, split.n_tokens)
+            if affordable <= scored.n_tokens:
+                break
         found[name] = scored.to_dict()
     return found
 

@@ -26,6 +26,7 @@ READING_ORDER = [
     "network.inside",
     *("training.optimizer", "training.module", "training.peak_flops", "training.run_folder"),
     *("training.run_report", "training.stopping", "training.clock", "training.ending"),
+    "training.scoring",
     *("training.progress", "training.callback", "training.run"),
     *("generation.takes", "generation.bias", "generation.grammar", "generation.sampler"),
     *("generation.decoding", "generation.cuda_engine", "generation.onnx_engine"),
@@ -46,7 +47,12 @@ DOORS = {
     "pretty_midi": {"midi.piece"},
     "miditok": {"tokens.tokenizer"},
     # what it calls: the module, the callback; and what calls it: the run
-    "pytorch_lightning": {"training.module", "training.callback", "training.run"},
+    "pytorch_lightning": {
+        "training.module",
+        "training.scoring",
+        "training.callback",
+        "training.run",
+    },
     "gradio": {"ui"},
     "soundfile": {"audio"},
     "fluidsynth": {"fluid"},

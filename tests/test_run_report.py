@@ -98,6 +98,15 @@ def test_what_is_not_known_is_left_out(tmp_path: Path) -> None:
     assert "on validation" not in html
 
 
+def test_a_figure_of_fewer_tokens_is_not_compared_with_one_of_more(tmp_path: Path) -> None:
+    for step, nats, tokens in ((20, 2.9, 900), (30, 1.5, 100), (40, 2.7, 900), (50, 2.8, 900)):
+        row = Measurement(step, 1.0, 400, 3.0, nats, 4 * nats, validation_tokens=tokens)
+        append_row(tmp_path, row)
+    html = report_page(tmp_path, {})
+    assert "<b>2.700</b><span>nats/token on validation</span>" in html
+    assert "<b>10.80</b><span>nats/note on validation</span>" in html
+
+
 def test_rows_that_lack_a_speed_do_not_hide_the_others(tmp_path: Path) -> None:
     append_row(tmp_path, Measurement(20, 1.0, 400, 3.0))
     assert "tokens/s" not in report_page(tmp_path, {})

@@ -260,15 +260,19 @@ class Windows(IterableDataset[Tensor]):
         return -(-len(self.piece) // self.batch_size)
 
     def __iter__(self) -> Iterator[Tensor]:
-        for first in range(0, len(self.piece), self.batch_size):
-            rows = range(first, min(first + self.batch_size, len(self.piece)))
-            crops = [self._window(row) for row in rows]
-            out = np.full((len(crops), max(map(len, crops))), PAD, dtype=np.int64)
-            for row, ids in enumerate(crops):
-                out[row, : len(ids)] = ids
-            require_events(out, self.split)
-            self.batch_starts = torch.from_numpy(self.start[rows.start : rows.stop])
-            yield torch.from_numpy(out)
+        return map(self.batch, range(len(self)))
+
+    def batch(self, number: int) -> Tensor:
+        """Batch `number`: (B, <= T + 1) int64."""
+        first = number * self.batch_size
+        rows = range(first, min(first + self.batch_size, len(self.piece)))
+        crops = [self._window(row) for row in rows]
+        out = np.full((len(crops), max(map(len, crops))), PAD, dtype=np.int64)
+        for row, ids in enumerate(crops):
+            out[row, : len(ids)] = ids
+        require_events(out, self.split)
+        self.batch_starts = torch.from_numpy(self.start[rows.start : rows.stop])
+        return torch.from_numpy(out)
 
     def _window(self, row: int) -> Ids:
         start = int(self.start[row])

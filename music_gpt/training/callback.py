@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
@@ -16,15 +16,14 @@ from torch import Tensor
 
 from music_gpt.errors import InputError
 from music_gpt.network.checkpoint import FORMAT_VERSION, save_checkpoint
-from music_gpt.network.model import GPT, all_finite
+from music_gpt.network.model import all_finite
 from music_gpt.printable import shown
 from music_gpt.tokens.data import Windows
-from music_gpt.tokens.events import NOTE_OFF
 from music_gpt.training.clock import RunningClock
 from music_gpt.training.ending import EndReserve
-from music_gpt.training.module import Training, batch_nats
+from music_gpt.training.module import Training
 from music_gpt.training.peak_flops import peak_flops
-from music_gpt.training.progress import Listener, Moment, Watch
+from music_gpt.training.progress import Listener, Moment, Watch, tell
 from music_gpt.training.run_folder import (
     BEST_WEIGHTS,
     LAST,
@@ -33,6 +32,7 @@ from music_gpt.training.run_folder import (
     going_on_later,
     write_resume_point,
 )
+from music_gpt.training.scoring import Nats, Patience, mean_nats, over_ranks
 from music_gpt.training.stopping import StopSignals
 
 LOG_EVERY_STEPS = 20
@@ -58,7 +58,8 @@ class RunCallback(pl.Callback):
         self.best = float(resume.get("best", math.inf))
         self.measured = float(resume.get("measured", math.nan))
         self.measured_at = resume.get("measured_at", 0)
-        self.stop_reason = ""
+        self.measured_tokens: int | None = resume.get("measured_tokens")
+        self.stop_reason = self._scored = ""
         self.signals = StopSignals()
         self.clock = RunningClock()
         self._counted = self._last_save = self.clock.seconds()
@@ -95,7 +96,7 @@ class RunCallback(pl.Callback):
         module = cast(Training, pl_module)
         self.signals.take(signal.SIGTERM)
         # each process took some time of its own to start
-        [module.seconds] = _over_ranks(trainer, [self._start_seconds(module)], "max")
+        [module.seconds] = over_ranks(trainer, [self._start_seconds(module)], "max")
         self._counted = self._last_save = self._step_began = self.clock.seconds()
         self._speed_mark = (self._counted, module.tokens)
         self._end = self._end_reserve(module)
@@ -146,6 +147,10 @@ class RunCallback(pl.Callback):
         module.seconds += now - self._counted
         self._counted = now
 
+    def _seconds_now(self, module: Training) -> float:
+        """What of the run is over, up to this moment and not only to the end of the last step."""
+        return module.seconds + self.clock.seconds() - self._counted
+
     def _start_seconds(self, module: Training) -> float:
         """Time of the run that is over when training begins."""
         if self.began is None or self.resume:
@@ -167,18 +172,19 @@ class RunCallback(pl.Callback):
         stopped, due = self._agree(trainer, module)
         done, regular = module.progress >= 1.0, not module.near_end
         at_its_turn = module.step % module.config.train.validate_every_steps == 0
-        measuring = done or (at_its_turn and regular)
+        measuring = done or (at_its_turn and regular and not stopped)
         logging = measuring or module.step % LOG_EVERY_STEPS == 0
         if logging:
-            self._measure(trainer, module, validating=measuring)
+            stopped |= self._measure(trainer, module, validating=measuring, done=done)
+            measuring = done or (measuring and not stopped)
         if done or stopped or measuring or (due and regular):
             self.save(trainer, module)
-        if done or stopped:
-            self.stop_reason = "" if done else self.signals.received or "another process"
-            trainer.should_stop = True
+        if stopped:
+            self.stop_reason = self.signals.received or "another process"
+        trainer.should_stop = trainer.should_stop or done or stopped
         heard_seconds = 0.0
         if (measuring or stopped) and trainer.is_global_zero:
-            heard_seconds = self._tell(module, measuring=measuring, done=done)
+            heard_seconds = self._tell(module, hearing=measuring and not stopped, done=done)
         if measuring:
             self._end.measured(self.clock.seconds() - began - heard_seconds)
         if logging:
@@ -192,30 +198,64 @@ class RunCallback(pl.Callback):
         due = self.clock.seconds() - self._last_save > 60.0 * module.config.train.save_every_minutes
         kept = self._end.seconds if module.limit_seconds else 0.0
         signs = [module.seconds, kept, float(bool(self.signals.received)), float(due)]
-        module.seconds, module.reserved_seconds, stopped, due_somewhere = _over_ranks(
+        module.seconds, module.reserved_seconds, stopped, due_somewhere = over_ranks(
             trainer, signs, "max"
         )
         return bool(stopped), bool(due_somewhere)
 
-    def _measure(self, trainer: pl.Trainer, module: Training, *, validating: bool) -> None:
-        """Log the training loss and, when validating, that of new music; keep the best weights."""
-        [loss] = _over_ranks(trainer, [module.take_mean_loss()], "mean")
+    def _measure(
+        self, trainer: pl.Trainer, module: Training, *, validating: bool, done: bool
+    ) -> bool:
+        """Log the training loss and, when validating, that of new music; keep the best weights.
+
+        Returns whether a wish to stop came meanwhile. It leaves the validation without a figure,
+        but at the end of the run, where there will be no other one.
+        """
+        [loss] = over_ranks(trainer, [module.take_mean_loss()], "mean")
         self._require_finite(loss, module)
         speed = self._speed(module)  # now: the loss has waited for the steps, and nothing else yet
         nats = Nats(math.nan, math.nan)
         if validating and self.validation is not None:
-            with module.kept_weights() as model:
-                nats = mean_nats(model, self.validation, trainer)
-            self._require_finite(nats.per_token, module)
+            nats = self._validate(self.validation, trainer, module, done=done)
+            if nats.is_stopped and not done:
+                nats, validating = Nats(math.nan, math.nan, is_stopped=True), False
         if self._watch is not None:
             self._watch.show(self._row(module, loss, nats, speed), module.progress)
         if validating:
             self._require_finite_weights(module)
-            self.measured = loss if self.validation is None else nats.per_token
-            self.measured_at = module.step
-            if self.measured < self.best and trainer.is_global_zero:
+            figure = loss if self.validation is None else nats.per_token
+            if self._is_best(figure, nats.tokens, module) and trainer.is_global_zero:
                 self._keep(BEST_WEIGHTS, module)
-            self.best = min(self.best, self.measured)
+        return nats.is_stopped
+
+    def _validate(
+        self, windows: Windows, trainer: pl.Trainer, module: Training, *, done: bool
+    ) -> Nats:
+        """Score the weights to keep, as long as the clock and the signals let it."""
+        seconds = math.inf
+        if module.limit_seconds:
+            left = module.limit_seconds - self._seconds_now(module)
+            seconds = self._end.scoring_seconds(left, is_last=done)
+        patience = Patience(seconds, self.clock, self.signals)
+        with module.kept_weights() as model:
+            nats = mean_nats(model, windows, trainer, patience)
+        self._require_finite(nats.per_token, module)
+        self._scored = _part_told(nats, module.step)
+        if self._scored and trainer.is_global_zero:
+            tell(self._scored)
+        return nats
+
+    def _is_best(self, figure: float, tokens: int, module: Training) -> bool:
+        """Take over what was measured on so many tokens, and whether it is the best so far.
+
+        Figures of one part of the split and of another do not compare: there, the newer is best.
+        """
+        if self.measured_tokens not in (None, tokens):
+            self.best = math.inf
+        self.measured, self.measured_at, self.measured_tokens = figure, module.step, tokens
+        is_best = figure < self.best
+        self.best = min(self.best, figure)
+        return is_best
 
     def _speed(self, module: Training) -> float:
         """Tokens a second since the last measurement, without what was done at that one."""
@@ -234,19 +274,20 @@ class RunCallback(pl.Callback):
             gradient_norm=float(module.gradient_norm),
             tokens_per_second=speed,
             mfu=speed * module.model.flops_per_token(module.context) / self._peak,
+            validation_tokens=float(nats.tokens) if nats.of_tokens else math.nan,
         )
 
-    def _tell(self, module: Training, *, measuring: bool, done: bool) -> float:
+    def _tell(self, module: Training, *, hearing: bool, done: bool) -> float:
         """Let the listener hear the network, and write the report; the seconds of hearing."""
         began = self.clock.seconds()
-        if measuring and self.listener is not None:
-            now = module.seconds + began - self._counted
+        if hearing and self.listener is not None:
+            now = self._seconds_now(module)
             left = module.limit_seconds - now if module.limit_seconds else math.inf
             with module.kept_weights() as model:
                 self.listener(model, Moment(module.step, module.seconds, done, left))
         took = self.clock.seconds() - began
         if self._watch is not None:
-            self._watch.report(_state(module, self.stop_reason))
+            self._watch.report(" ".join([_state(module, self.stop_reason), self._scored]).strip())
         return took
 
     def save(self, trainer: pl.Trainer, module: Training) -> None:
@@ -261,6 +302,7 @@ class RunCallback(pl.Callback):
             "best": self.best,
             "measured": self.measured,
             "measured_at": self.measured_at,
+            "measured_tokens": self.measured_tokens,
             "config": module.config.to_dict(),
             "version": FORMAT_VERSION,
             "tokens_sha256": self.card["tokens_sha256"],
@@ -277,6 +319,7 @@ class RunCallback(pl.Callback):
             "tokens_seen": module.tokens,
             "minutes": round(module.seconds / 60, 1),
             "quick_validation_nats_per_token": round(self.measured, 4) if is_of_these else None,
+            "quick_validation_tokens": self.measured_tokens if is_of_these else None,
         }
         with going_on_later():
             save_checkpoint(self.run / name, module.model, card, weights=module.weights())
@@ -305,11 +348,22 @@ def _state(module: Training, stop_reason: str) -> str:
     """Where the run is, for the head of its report."""
     reached = f"after {module.step:,} steps and {module.seconds / 60:,.1f} minutes"
     share = f"{module.progress:.0%} of the run"
+    if module.progress >= 1.0:
+        return f"Finished {reached}."
     if stop_reason:
         return f"Stopped by {stop_reason} {reached}, {share}; --resume goes on."
-    if module.progress < 1.0:
-        return f"Going on: measured {reached}, {share}."
-    return f"Finished {reached}."
+    return f"Going on: measured {reached}, {share}."
+
+
+def _part_told(nats: Nats, step: int) -> str:
+    """A sentence, where not all of what there is was scored."""
+    if nats.tokens >= nats.of_tokens:
+        return ""
+    why = "the run was to stop" if nats.is_stopped else "the time was too short for the rest"
+    return (
+        f"The validation at step {step:,} scored {nats.tokens:,} of {nats.of_tokens:,} tokens: "
+        f"{why}."
+    )
 
 
 def _device_name(device: torch.device) -> str:
@@ -329,34 +383,3 @@ def _set_device_draws(device: torch.device, state: Tensor) -> None:
         torch.cuda.set_rng_state(state, device)
     elif device.type == "mps":
         torch.mps.set_rng_state(state)
-
-
-def _over_ranks(trainer: pl.Trainer, values: list[float], how: str) -> list[float]:
-    """The values of all processes as one: their "sum", "mean" or "max"."""
-    if trainer.world_size == 1:
-        return values
-    device = trainer.strategy.root_device
-    together = torch.tensor(values, dtype=torch.float64, device=device)
-    reduced = trainer.strategy.reduce(together, reduce_op=how)
-    return cast(list[float], cast(Tensor, reduced).tolist())
-
-
-class Nats(NamedTuple):
-    """How well music is predicted; lower is better."""
-
-    per_token: float
-    per_note: float
-
-
-def mean_nats(model: GPT, windows: Windows, trainer: pl.Trainer) -> Nats:
-    """The mean of `model` on the windows of all processes together."""
-    device = next(model.parameters()).device
-    total, targets, notes = 0.0, 0.0, 0.0
-    with torch.no_grad(), trainer.precision_plugin.forward_context():
-        for batch in windows:
-            ids = batch.to(device)
-            nats, count = batch_nats(model, ids)
-            total, targets = total + float(nats), targets + float(count)
-            notes += float((batch[:, 1:] < NOTE_OFF).sum())
-    total, targets, notes = _over_ranks(trainer, [total, targets, notes], "sum")
-    return Nats(total / max(targets, 1.0), total / max(notes, 1.0))

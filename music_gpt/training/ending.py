@@ -16,6 +16,8 @@ MARGIN = 1.2
 once more after it."""
 RECENT_STEPS, FEWEST_STEPS = 101, 3
 """Of which the median is what a step takes; with fewer, it may have been spent on compiling."""
+SCORING_SHARE = 0.9
+"""Of the time that is left for the last validation; in the rest the weights are written."""
 MOST_UNMEASURED = 0.5
 """Before anything was measured, at most this share of the time is kept."""
 
@@ -48,6 +50,18 @@ class EndReserve:
     def measured(self, seconds: float) -> None:
         """It was measured and saved in so many seconds, samples left out."""
         self._longest = max(self._longest, seconds)
+
+    def scoring_seconds(self, left_seconds: float, *, is_last: bool) -> float:
+        """How long a validation may take that begins so long before the end of the run.
+
+        Any but the last has to leave as much time for that one.
+
+        >>> end = EndReserve(600.0, samples_seconds=4.0)
+        >>> end.scoring_seconds(44.0, is_last=True), end.scoring_seconds(44.0, is_last=False)
+        (36.0, 18.0)
+        """
+        left = SCORING_SHARE * (left_seconds - self._samples)
+        return left if is_last else left / 2
 
     @property
     def seconds(self) -> float:

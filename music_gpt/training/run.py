@@ -317,19 +317,22 @@ def _validation(corpus: Corpus, config: RunConfig, trainer: pl.Trainer) -> Windo
 
 
 def _result(run: Path, module: Training, callback: RunCallback) -> dict[str, Any]:
-    """What was reached; `minutes` are those of the log and of the last measurement and its samples.
+    """What was reached; without `validation_tokens`, `nats_per_token` are those of the training.
 
-    So they tell what the run took, as `max_minutes` bounds it.
+    A signal that came after the last step is told as well: the run is finished all the same.
+    `minutes` are those of the log and of the last measurement and its samples, so they tell what
+    the run took, as `max_minutes` bounds it.
     """
     best = run / BEST_WEIGHTS
     return {
         "run": str(run),
         "finished": module.progress >= 1.0,
-        "stopped_by": callback.stop_reason or None,
+        "stopped_by": callback.stop_reason or callback.signals.received or None,
         "steps": module.step,
         "tokens": module.tokens,
         "minutes": round(module.seconds / 60, 2),
         "nats_per_token": None if math.isnan(callback.measured) else round(callback.measured, 4),
+        "validation_tokens": callback.measured_tokens or None,
         "report": str(run / REPORT),
         "checkpoint": str(best if best.exists() else run / LAST_WEIGHTS),
     }

@@ -68,11 +68,19 @@ class Measurement:
     gradient_norm: float = math.nan
     tokens_per_second: float = math.nan
     mfu: float = math.nan
+    validation_tokens: float = math.nan
+    """That were scored for the figures of the validation."""
 
 
 LOG_COLUMNS = tuple(column.name for column in fields(Measurement))
 _COUNTED = ("step", "tokens")
-_DECIMALS = {"minutes": 3, "learning_rate_factor": 4, "gradient_norm": 4, "tokens_per_second": 0}
+_DECIMALS = {
+    "minutes": 3,
+    "learning_rate_factor": 4,
+    "gradient_norm": 4,
+    "tokens_per_second": 0,
+    "validation_tokens": 0,
+}
 _MOST_DECIMALS = 6
 
 

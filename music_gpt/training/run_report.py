@@ -63,9 +63,13 @@ def report_page(run: Path, about: Mapping[str, Any]) -> str:
 
 
 def _head(run: Path, rows: Sequence[Measurement], about: Mapping[str, Any]) -> str:
+    scored = _comparable(rows)
     figures = [
-        (_three(_least(row.validation_nats_per_token for row in rows)), "nats/token on validation"),
-        (_two(_least(row.validation_nats_per_note for row in rows)), "nats/note on validation"),
+        (
+            _three(_least(row.validation_nats_per_token for row in scored)),
+            "nats/token on validation",
+        ),
+        (_two(_least(row.validation_nats_per_note for row in scored)), "nats/note on validation"),
         *_amounts(rows, about),
         (rounded(about["parameters"]) if "parameters" in about else "", "parameters"),
     ]
@@ -74,6 +78,15 @@ def _head(run: Path, rows: Sequence[Measurement], about: Mapping[str, Any]) -> s
         f"<p>{escape(about.get('state', ''))} {escape(_made_on(about))}</p>"
         + tiles((figure, name) for figure, name in figures if figure)
     )
+
+
+def _comparable(rows: Sequence[Measurement]) -> list[Measurement]:
+    """The rows that were validated on as many tokens as the last one; older logs do not tell it."""
+    scored = [row for row in rows if not math.isnan(row.validation_nats_per_token)]
+    known = [row for row in scored if not math.isnan(row.validation_tokens)]
+    if not known:
+        return scored
+    return [row for row in known if row.validation_tokens == known[-1].validation_tokens]
 
 
 def _amounts(rows: Sequence[Measurement], about: Mapping[str, Any]) -> list[tuple[str, str]]:

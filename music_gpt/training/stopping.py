@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP -> a wish to stop, which the run grants between two steps."""
+"""Ctrl-C, SIGTERM and SIGHUP -> a wish to stop, granted between steps or batches."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ def test_all_processes_take_a_step_at_the_time_that_they_agreed_on(
         kept.append(self.reserved_seconds)
         before_step(self, optimizer)
 
-    monkeypatch.setattr(callback, "_over_ranks", with_one_ahead)
+    monkeypatch.setattr(callback, "over_ranks", with_one_ahead)
     monkeypatch.setattr(Training, "on_before_optimizer_step", seen)
     config = run_config(max_minutes=8.0, accumulate=2, validate_every_steps=2)
     assert train(tokens, tmp_path / "run", config)["steps"] == 4  # begun at 100 seconds of 480
@@ -285,7 +285,7 @@ def test_all_processes_begin_with_the_time_that_the_slowest_to_start_has_used(
     def with_one_of_479_seconds(_: Any, values: list[float], how: str) -> list[float]:
         return [max(*values, 479.0), *values[1:]] if how == "max" else values
 
-    monkeypatch.setattr(callback, "_over_ranks", with_one_of_479_seconds)
+    monkeypatch.setattr(callback, "over_ranks", with_one_of_479_seconds)
     result = train(tokens, tmp_path / "run", run_config(max_minutes=8.0))
     assert result["finished"]
     assert result["steps"] > 0
