@@ -65,7 +65,7 @@ class RunCallback(pl.Callback):
         self._counted = self._last_save = self.clock.seconds()
         self._speed_mark = (self._counted, 0)
         self._step_began, self._end = self._counted, EndReserve(0.0)
-        self._peak = math.nan
+        self._peak, self._sound_step = math.nan, 0
         self._watch: Watch | None = None
 
     @contextmanager
@@ -98,7 +98,7 @@ class RunCallback(pl.Callback):
         # each process took some time of its own to start
         [module.seconds] = over_ranks(trainer, [self._start_seconds(module)], "max")
         self._counted = self._last_save = self._step_began = self.clock.seconds()
-        self._speed_mark = (self._counted, module.tokens)
+        self._speed_mark, self._sound_step = (self._counted, module.tokens), module.step
         self._end = self._end_reserve(module)
         device = _device_name(trainer.strategy.root_device)
         self._peak = peak_flops(device) * trainer.world_size
@@ -329,18 +329,19 @@ class RunCallback(pl.Callback):
         self._keep(LAST_WEIGHTS, module)
 
     def _require_finite_weights(self, module: Training) -> None:
-        if not all_finite(module.model.state_dict().values()):
-            self._require_finite(math.nan, module)
+        sound = all_finite(module.model.state_dict().values())
+        self._require_finite(0.0 if sound else math.nan, module)
 
     def _require_finite(self, value: float, module: Training) -> None:
         if math.isfinite(value):
+            self._sound_step = module.step
             return
         way_out = "start again with"
         if (self.run / LAST).exists():
             way_out = f"the last good checkpoint in {shown(self.run)} was kept, so --resume it with"
         raise InputError(
-            f"The training diverged at step {module.step} (the loss is {value}); {way_out} a lower "
-            "--optim.muon_lr and --optim.adamw_lr, or a lower --optim.clip."
+            f"The training diverged {_when(self._sound_step, module.step)} (the loss is {value}); "
+            f"{way_out} a lower --optim.muon_lr and --optim.adamw_lr, or a lower --optim.clip."
         )
 
 
@@ -364,6 +365,12 @@ def _part_told(nats: Nats, step: int) -> str:
         f"The validation at step {step:,} scored {nats.tokens:,} of {nats.of_tokens:,} tokens: "
         f"{why}."
     )
+
+
+def _when(sound_step: int, step: int) -> str:
+    """When it was, if all was well when it was looked at last, and is not now."""
+    first = max(sound_step, 1)
+    return f"at step {step:,}" if first == step else f"between steps {first:,} and {step:,}"
 
 
 def _device_name(device: torch.device) -> str:

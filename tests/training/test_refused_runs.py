@@ -267,7 +267,12 @@ def test_a_run_that_diverges_at_once_says_so_and_keeps_no_weights(
     wild = run_config(
         max_steps=40, optim={"optimizer": "adamw", "adamw_lr": 1e30, "warmup_steps": 0}
     )
-    refused("diverged at step 20.*start again with a lower --optim", tokens, tmp_path / "r", wild)
+    refused(
+        "diverged between steps 1 and 20 .*start again with a lower --optim",
+        tokens,
+        tmp_path / "r",
+        wild,
+    )
     assert sorted(p.name for p in (tmp_path / "r").iterdir()) == [files.LOCK, "config.yaml"]
 
 
@@ -279,14 +284,16 @@ def test_a_run_that_diverges_later_keeps_the_last_good_checkpoint(
 
     def wild(self: Training, batch: torch.Tensor, i: int) -> torch.Tensor:
         loss = training_step(self, batch, i)
-        if self.step == 14:
+        if self.step == 14:  # before the end of step 15
             self.loss_sum += math.nan
             return loss * math.nan
         return loss
 
     with monkeypatch.context() as patch:
         patch.setattr(Training, "training_step", wild)
-        refused("diverged at step 18.*good checkpoint .* was kept", tokens, tmp_path / "r", config)
+        told = "diverged between steps 12 and 18 .*good checkpoint .* was kept"
+        refused(told, tokens, tmp_path / "r", config)
+        refused("between steps 12 and 18", tokens, tmp_path / "r", config, resume=True)
     state = run_folder.read_resume_point(tmp_path / "r")
     assert state["step"] == 12
     assert all(tensor.isfinite().all() for tensor in state["model"].values())
@@ -309,6 +316,6 @@ def test_weights_that_diverge_in_the_last_step_are_not_kept(
 
     config = run_config(max_steps=6)
     monkeypatch.setattr(MuonAdamW, "step", wild)
-    refused("diverged at step 6", only, tmp_path / "r", config)
+    refused("diverged at step 6 ", only, tmp_path / "r", config)
     assert not list((tmp_path / "r").glob("*.safetensors"))
     assert not (tmp_path / "r" / "last.ckpt").exists()
