@@ -120,6 +120,21 @@ def test_a_run_for_a_large_gpu_takes_steps_of_131072_tokens_and_minds_the_clock(
     assert run.train.save_every_minutes == 2
 
 
+@pytest.mark.parametrize("name", ["maestro", "permissive", "permissive-expressive"])
+def test_the_command_that_rehearses_a_run_for_a_large_gpu_needs_none(name: str) -> None:
+    told = (FOLDER / "README.md").read_text("utf-8").replace("\\\n", " ")
+    command = next(line for line in told.splitlines() if line.startswith("OMP_NUM_THREADS=1 "))
+    words = command.split()
+    start = words.index("--max-minutes") + 2
+    knobs = dict(zip(words[start::2], words[start + 1 :: 2], strict=True))
+    file, minutes = FOLDER / f"{name}.yaml", float(words[start - 1])
+    run, whole = read_config(file, knobs, minutes), read_config(file, {})
+    assert words[start:] == [word for pair in knobs.items() for word in pair]
+    assert (run.train.precision, run.train.compile, run.train.max_minutes) == ("auto", False, 1.0)
+    assert run.data.batch_size * run.model.context == 512
+    assert (run.optim, run.train.validate_tokens) == (whole.optim, whole.train.validate_tokens)
+
+
 def test_the_two_stages_of_the_permissive_corpus_have_one_network_and_nine_minutes() -> None:
     first, second = (read_config(FOLDER / f"permissive{s}.yaml", {}) for s in ("", "-expressive"))
     assert first.model == second.model
