@@ -243,8 +243,8 @@ class Articulation(Rows):
     def lean(self, bias: Floats, going: Iterable[bool]) -> None:
         """Adds to the logits, `bias` (B, V), of the takes in `going` (B)."""
         for row, take, goes in zip(bias, self._takes, going, strict=True):
-            if goes:
-                row[NOTE_OFF:TIME_SHIFT] += take.lean()
+            if goes and (nats := take.lean()):
+                row[NOTE_OFF:TIME_SHIFT] += nats
 
     def advance(self, ids: Ints) -> None:
         """One more event in each take, ids (B)."""
