@@ -156,6 +156,23 @@ ROWS += [
         "one key/value head, no QK-norm",
         model={"n_kv_heads": 1, "qk_norm": False},
     ),
+    on_top_of(
+        AS_ONE, "one-transposition-seed-2", "transposition only, seed 2", data=PLAIN, train=SECOND
+    ),
+    on_top_of(
+        AS_ONE,
+        "one-no-augmentation-seed-2",
+        "no augmentation, seed 2",
+        data=PLAIN | {"transpose": 0},
+        train=SECOND,
+    ),
+    on_top_of(AS_ONE, "one-relu-seed-2", "ReLU, seed 2", model={"activation": "relu"}, train=SECOND),
+    Row(
+        "kv-1-no-qk-norm-seed-2",
+        "one key/value head, no QK-norm, seed 2",
+        model={"n_kv_heads": 1, "qk_norm": False},
+        train=SECOND,
+    ),
 ]
 """The rows of `docs/ablations.md` beside those of the recipe as it is now."""
 

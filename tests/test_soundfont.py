@@ -248,7 +248,7 @@ def test_a_soundfont_that_plays_nothing_is_refused(fluidsynth: None, tmp_path: P
         (f"raise SystemExit({fluid.NO_BINDING})", r"run `pip install .*\[soundfont\]"),
         (
             f"raise SystemExit({fluid.NO_LIBRARY})",
-            "apt install libfluidsynth3.*brew install.*leave out soundfont=",
+            r"apt install libfluidsynth3.*brew install.*leave out soundfont\.",
         ),
         (f"raise SystemExit({fluid.NOT_LOADED})", "is damaged or cut"),
         ("import os; os.abort()", "is damaged or cut"),

@@ -109,7 +109,7 @@ def test_on_a_phone_what_glows_in_the_roll_is_seen_beside_the_heads(visit: Visit
     open_inside(visitor)
     heads = visitor.page.get_by_role("radio", name="Block")
     heads.nth(0).tap()
-    expect(copy).to_have_attribute("aria-label", "What Block 1, head 1 looked at")
+    expect(copy).to_have_attribute("aria-label", "Block 1, head 1: what was looked at")
     box, head = box_of(copy), box_of(heads.nth(3))
     assert box["height"] > 80
     assert 0 < box["y"] - head["y"] < 200
