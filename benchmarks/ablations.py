@@ -166,7 +166,9 @@ ROWS += [
         data=PLAIN | {"transpose": 0},
         train=SECOND,
     ),
-    on_top_of(AS_ONE, "one-relu-seed-2", "ReLU, seed 2", model={"activation": "relu"}, train=SECOND),
+    on_top_of(
+        AS_ONE, "one-relu-seed-2", "ReLU, seed 2", model={"activation": "relu"}, train=SECOND
+    ),
     Row(
         "kv-1-no-qk-norm-seed-2",
         "one key/value head, no QK-norm, seed 2",

@@ -282,11 +282,11 @@ class Windows(IterableDataset[Tensor]):
 def loader(dataset: IterableDataset[Tensor], n_workers: int, *, pin: bool) -> DataLoader[Tensor]:
     """A loader that hands on the batches as they are made, in order.
 
-    The tokens are not kept on a GPU, because they need not be: one process makes 10 M tokens a
-    second of one core's time, stretched tempo included, and the training takes them for 1 ms a
-    batch of 64 × 2,048 (`benchmarks/data.py`), while the default network could not learn from more
-    than 6.5 M a second on an H100 that did nothing but multiply (152 MFLOP a token). With `pin` the
-    copies run beside the computing; eight batches a process wait in line.
+    The tokens are not kept on a GPU, because they need not be: a process makes 5 to 10 M tokens a
+    second of one core's time, by machine, stretched tempo included, and the training takes them for
+    1 ms a batch of 64 × 2,048 (`benchmarks/data.py`), while the default network could not learn
+    from more than 6.5 M a second on an H100 that did nothing but multiply (152 MFLOP a token).
+    With `pin` the copies run beside the computing; eight batches a process wait in line.
     """
     return DataLoader(
         dataset,
