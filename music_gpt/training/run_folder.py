@@ -87,10 +87,9 @@ _MOST_DECIMALS = 6
 def require_new_run(run: Path) -> None:
     """Raise `InputError` if a new run in this folder would write over an older one, or others'."""
     if what_is(run) == RUN and any((run / name).exists() for name in _RESULTS):
-        raise InputError(
-            f"{shown(run)} already holds a run; go on with it with --resume, or choose another "
-            "--out."
-        )
+        goes_on = any((run / name).exists() for name in (LAST, PREVIOUS))
+        how = "go on with it with --resume, or choose" if goes_on else "choose"
+        raise InputError(f"{shown(run)} already holds a run; {how} another --out.")
     require_room(run, RUN, _OURS)
 
 

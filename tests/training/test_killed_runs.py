@@ -96,6 +96,6 @@ def test_a_run_killed_in_its_first_save_is_told_to_begin_again(
     config = killed_runs.config()
     told = "nothing to resume .*--out, with --init-from .*best.safetensors"
     refused(told, tokens, run, config, resume=True)
-    refused("already holds a run", tokens, run, config)
+    refused("already holds a run; choose another --out", tokens, run, config)
     new = tmp_path / "new"
     assert train(tokens, new, config, init_from=run / "best.safetensors")["finished"]

@@ -31,7 +31,7 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(stopped: Path, tokens: Pat
     assert {p.name: p.read_bytes() for p in stopped.iterdir()} == before
     for name in ("last.ckpt", "previous.ckpt", "last.safetensors"):
         (stopped / name).unlink()
-    refused("already holds a run", tokens, stopped)  # its best weights are still there
+    refused("already holds a run; choose another --out", tokens, stopped)  # its best are there
 
 
 def test_what_a_start_without_a_result_left_is_written_anew(tokens: Path, tmp_path: Path) -> None:
