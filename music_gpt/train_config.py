@@ -16,9 +16,9 @@ import json
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from music_gpt.config.training import RunConfig
 from music_gpt.errors import InputError
@@ -26,6 +26,10 @@ from music_gpt.files import whole_file
 from music_gpt.printable import shown
 from music_gpt.process import exit_code, interrupted, print_out
 from music_gpt.settings import SECTIONS, read_settings, read_yaml, run_config
+
+if TYPE_CHECKING:  # torch takes seconds
+    from music_gpt.metrics.likelihood import Likelihood
+    from music_gpt.tokens.corpus import Split
 
 EVALUATION_SHARE = 0.08
 """Of all minutes, those kept for scoring; if they are too few, a part of each split is scored."""
@@ -104,7 +108,7 @@ def run(args: argparse.Namespace, began: float) -> dict[str, Any]:
     )
     if not result:
         return {}
-    if result["stopped_by"]:  # what is finished then is not scored: --resume does
+    if result["stopped_by"]:  # also where only the scoring is left
         told = f"Stopped after {result['steps']:,} steps; --resume goes on."
         raise interrupted(result["stopped_by"], told)
     until = began + 60 * minutes if minutes else math.inf
@@ -149,17 +153,30 @@ def evaluate(
     names = [name for name in scorable if corpus.split(name).n_targets]
     found: dict[str, dict[str, Any]] = {}
     for i, name in enumerate(names):
-        split, affordable = corpus.split(name), 1.0  # a window, for a first idea of the speed
-        for most in (1, TRIAL_TOKENS, split.n_tokens):
-            n_tokens = int(min(affordable, most))  # of all of them, 0 is asked for
-            start = time.monotonic()
-            scored = likelihood(model, split, max_tokens=n_tokens % split.n_tokens, **how)
-            speed = scored.n_tokens / (time.monotonic() - start)
-            seconds = USED_SHARE * (until - time.monotonic()) / (len(names) - i)
-            affordable = min(speed * seconds, split.n_tokens)
-            if affordable <= scored.n_tokens:
-                break
-        found[name] = scored.to_dict()
+
+        def scored(split: Split, max_tokens: int) -> Likelihood:
+            return likelihood(model, split, max_tokens=max_tokens, **how)
+
+        found[name] = _in_time(scored, corpus.split(name), until, 1 / (len(names) - i)).to_dict()
+    return found
+
+
+def _in_time(
+    scored: Callable[[Split, int], Likelihood], split: Split, until: float, share: float
+) -> Likelihood:
+    """What `scored(split, max_tokens)` gives of as much as this share of the time is enough for.
+
+    A window gives a first idea of the speed, a trial a better one, where there is time for it.
+    """
+    affordable = 1.0
+    for most in (1, TRIAL_TOKENS, split.n_targets):
+        n_tokens = int(min(affordable, most))
+        start = time.monotonic()
+        found = scored(split, n_tokens if n_tokens < split.n_targets else 0)  # 0: all of them
+        now = time.monotonic()
+        affordable = found.n_tokens / (now - start) * USED_SHARE * share * (until - now)
+        if found.n_tokens >= min(affordable, split.n_targets):
+            break
     return found
 
 

@@ -149,7 +149,9 @@ def test_a_network_for_text_cannot_score_music(split: Split) -> None:
 def test_a_split_of_pieces_of_one_token_cannot_be_scored(model: GPT, tmp_path: Path) -> None:
     split = Corpus.open(folder_of_ids(tmp_path, {"test": 3 * [ONE_TOKEN]})).split("test")
     for figure in (likelihood, sliding_nats_per_token):
-        with pytest.raises(InputError, match="No piece of the test split .* nothing to score; run"):
+        with pytest.raises(
+            InputError, match="No piece of the test split .* nothing to predict; run"
+        ):
             figure(model, split)
 
 

@@ -16,6 +16,8 @@ import yaml
 from small import ONE_TOKEN, folder_of_ids, piece, run_config, tokens_folder
 
 from music_gpt import train_config
+from music_gpt.metrics import likelihood
+from music_gpt.tokens.corpus import Corpus
 from music_gpt.train_config import evaluate, main, read_config
 from music_gpt.training.callback import RunCallback
 from music_gpt.training.run_folder import EVALUATION
@@ -154,6 +156,25 @@ def test_where_time_is_short_a_part_of_a_split_is_scored(
     whole = evaluate(tokens, checkpoint, config, math.inf)
     assert late["test"]["tokens"] <= 32  # a window
     assert whole["test"]["tokens"] > 320
+
+
+def test_where_there_is_time_a_split_below_a_trial_is_scored_whole_at_once(
+    file: Path, tokens: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(words(file, tokens)) == 0
+    asked = list[int]()
+
+    def counted(*words: Any, max_tokens: int, **how: Any) -> likelihood.Likelihood:
+        asked.append(max_tokens)
+        return scored(*words, max_tokens=max_tokens, **how)
+
+    scored = likelihood.likelihood
+    monkeypatch.setattr(likelihood, "likelihood", counted)
+    checkpoint, config = file.parent / "run" / "best.safetensors", read_config(file, {})
+    found = evaluate(tokens, checkpoint, config, time.monotonic() + 1e6)
+    assert asked == [1, 0, 1, 0]  # a window, then all, of each split
+    for name, figures in found.items():
+        assert figures["tokens"] == Corpus.open(tokens).split(name).n_targets
 
 
 def test_a_split_of_pieces_of_one_token_is_not_scored(file: Path, tmp_path: Path) -> None:

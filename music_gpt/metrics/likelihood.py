@@ -23,7 +23,7 @@ from music_gpt.checking import whole
 from music_gpt.errors import InputError
 from music_gpt.network.model import GPT, token_nats
 from music_gpt.network.packed import packed
-from music_gpt.tokens.corpus import Split
+from music_gpt.tokens.corpus import Split, require_targets
 from music_gpt.tokens.data import Windows
 from music_gpt.tokens.events import PAD, VOCAB_SIZE
 
@@ -127,11 +127,7 @@ def _checked_window(model: GPT, split: Split, window: int | None, max_tokens: in
             f"The network knows {n_ids:,} tokens, but the {split.name} split has {VOCAB_SIZE}; use "
             "a checkpoint that was trained on music."
         )
-    if split.n_targets == 0:
-        raise InputError(
-            f"No piece of the {split.name} split holds more than one token, so there is nothing to "
-            "score; run `music-gpt prepare` on pieces with notes."
-        )
+    require_targets(split)
     window = min(context, PROTOCOL_WINDOW) if window is None else window
     return whole("window", window, 1, context)
 

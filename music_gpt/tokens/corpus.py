@@ -433,6 +433,19 @@ def _checksums(card: Mapping[str, Any]) -> dict[str, str]:
     return sums
 
 
+def require_targets(split: Split) -> None:
+    """Raise `InputError` if the split has no token that can be predicted."""
+    if split.n_pieces == 0:
+        raise InputError(
+            f"The {split.name} split holds no piece; run `music-gpt prepare` on more files."
+        )
+    if split.n_targets == 0:
+        raise InputError(
+            f"No piece of the {split.name} split holds more than one token, so there is nothing to "
+            "predict; run `music-gpt prepare` on pieces with notes."
+        )
+
+
 def require_events(ids: npt.NDArray[np.integer], split: Split) -> None:
     """Raise `InputError` if there is an id beyond the vocabulary: bits of a shard have changed."""
     if ids.size and int(ids.max()) >= VOCAB_SIZE:

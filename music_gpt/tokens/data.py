@@ -22,10 +22,9 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from music_gpt.arrays import Ids
 from music_gpt.config.training import DataConfig
-from music_gpt.errors import InputError
 from music_gpt.notes import HIGHEST_KEY, LOWEST_KEY
 from music_gpt.process import TERMINATION_SIGNALS
-from music_gpt.tokens.corpus import Split, require_events
+from music_gpt.tokens.corpus import Split, require_events, require_targets
 from music_gpt.tokens.events import (
     PAD,
     VELOCITY,
@@ -115,15 +114,7 @@ class CropBatches(IterableDataset[Tensor]):
         n_ranks: int = 1,
         first_batch: int = 0,
     ) -> None:
-        if split.n_pieces == 0:
-            raise InputError(
-                f"The {split.name} split holds no piece; run `music-gpt prepare` on more files."
-            )
-        if split.n_targets == 0:
-            raise InputError(
-                f"No piece of the {split.name} split holds more than one token, so there is "
-                "nothing to predict; run `music-gpt prepare` on pieces with notes."
-            )
+        require_targets(split)
         self.split, self.context, self.config, self.seed = split, context, config, seed
         self.rank, self.n_ranks, self.first_batch = rank, n_ranks, first_batch
         self.crops_per_epoch = int(crop_counts(split.length, context).sum())

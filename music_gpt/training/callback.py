@@ -32,7 +32,7 @@ from music_gpt.training.run_folder import (
     going_on_later,
     write_resume_point,
 )
-from music_gpt.training.scoring import Nats, Patience, mean_nats, over_ranks
+from music_gpt.training.scoring import ScoringDeadline, ValidationScore, mean_nats, over_ranks
 from music_gpt.training.stopping import StopSignals
 
 LOG_EVERY_STEPS = 20
@@ -59,7 +59,9 @@ class RunCallback(pl.Callback):
         self.measured = float(resume.get("measured", math.nan))
         self.measured_at = resume.get("measured_at", 0)
         self.measured_tokens: int | None = resume.get("measured_tokens")
-        self.stop_reason = self._scored = ""
+        self.owes = bool(resume.get("owes", False))
+        """Whether the step that the run reached has still to be measured."""
+        self.finished, self.stop_reason, self._scored = False, "", ""
         self.signals = StopSignals()
         self.clock = RunningClock()
         self._counted = self._last_save = self.clock.seconds()
@@ -112,6 +114,9 @@ class RunCallback(pl.Callback):
             self._watch = Watch(
                 self.run, self.about, first_step=module.step + 1, tensorboard=tensorboard
             )
+        if self.owes:
+            self._after_step(trainer, module)
+            self._step_began = self.clock.seconds()
 
     def on_train_batch_end(
         self,
@@ -172,20 +177,22 @@ class RunCallback(pl.Callback):
         stopped, due = self._agree(trainer, module)
         done, regular = module.progress >= 1.0, not module.near_end
         at_its_turn = module.step % module.config.train.validate_every_steps == 0
-        measuring = done or (at_its_turn and regular and not stopped)
-        logging = measuring or module.step % LOG_EVERY_STEPS == 0
+        measuring = done or (at_its_turn and regular)
+        logging = not stopped if measuring else module.step % LOG_EVERY_STEPS == 0
         if logging:
             stopped |= self._measure(trainer, module, validating=measuring, done=done)
-            measuring = done or (measuring and not stopped)
-        if done or stopped or measuring or (due and regular):
+        # one that goes on begins with it, so that it measures what an unbroken run does
+        self.owes = measuring and stopped
+        self.finished = done and not stopped
+        if measuring or stopped or (due and regular):
             self.save(trainer, module)
         if stopped:
             self.stop_reason = self.signals.received or "another process"
         trainer.should_stop = trainer.should_stop or done or stopped
         heard_seconds = 0.0
         if (measuring or stopped) and trainer.is_global_zero:
-            heard_seconds = self._tell(module, hearing=measuring and not stopped, done=done)
-        if measuring:
+            heard_seconds = self._tell(module, hearing=measuring and not stopped)
+        if measuring and not stopped:
             self._end.measured(self.clock.seconds() - began - heard_seconds)
         if logging:
             self._speed_mark = (self.clock.seconds(), module.tokens)
@@ -208,17 +215,17 @@ class RunCallback(pl.Callback):
     ) -> bool:
         """Log the training loss and, when validating, that of new music; keep the best weights.
 
-        Returns whether a wish to stop came meanwhile. It leaves the validation without a figure,
-        but at the end of the run, where there will be no other one.
+        Returns whether a wish to stop ended the validation; then nothing is taken over of it.
         """
-        [loss] = over_ranks(trainer, [module.take_mean_loss()], "mean")
-        self._require_finite(loss, module)
+        [loss] = over_ranks(trainer, [module.mean_loss], "mean")
+        self._require_finite_loss(loss, module)
         speed = self._speed(module)  # now: the loss has waited for the steps, and nothing else yet
-        nats = Nats(math.nan, math.nan)
+        nats = ValidationScore(math.nan, math.nan)
         if validating and self.validation is not None:
             nats = self._validate(self.validation, trainer, module, done=done)
-            if nats.is_stopped and not done:
-                nats, validating = Nats(math.nan, math.nan, is_stopped=True), False
+            if nats.is_stopped:
+                return True
+        module.forget_losses()
         if self._watch is not None:
             self._watch.show(self._row(module, loss, nats, speed), module.progress)
         if validating:
@@ -226,21 +233,21 @@ class RunCallback(pl.Callback):
             figure = loss if self.validation is None else nats.per_token
             if self._is_best(figure, nats.tokens, module) and trainer.is_global_zero:
                 self._keep(BEST_WEIGHTS, module)
-        return nats.is_stopped
+        return False
 
     def _validate(
         self, windows: Windows, trainer: pl.Trainer, module: Training, *, done: bool
-    ) -> Nats:
+    ) -> ValidationScore:
         """Score the weights to keep, as long as the clock and the signals let it."""
         seconds = math.inf
         if module.limit_seconds:
             left = module.limit_seconds - self._seconds_now(module)
             seconds = self._end.scoring_seconds(left, is_last=done)
-        patience = Patience(seconds, self.clock, self.signals)
+        deadline = ScoringDeadline(seconds, self.clock, self.signals)
         with module.kept_weights() as model:
-            nats = mean_nats(model, windows, trainer, patience)
-        self._require_finite(nats.per_token, module)
-        self._scored = _part_told(nats, module.step)
+            nats = mean_nats(model, windows, trainer, deadline)
+        self._require_finite_loss(nats.per_token, module)
+        self._scored = "" if nats.is_stopped else _part_told(nats, module.step)
         if self._scored and trainer.is_global_zero:
             tell(self._scored)
         return nats
@@ -258,11 +265,18 @@ class RunCallback(pl.Callback):
         return is_best
 
     def _speed(self, module: Training) -> float:
-        """Tokens a second since the last measurement, without what was done at that one."""
+        """Tokens a second since the last measurement, without what was done at that one.
+
+        NaN for a step before this process began.
+        """
         since, tokens = self._speed_mark
+        if module.tokens == tokens:
+            return math.nan
         return (module.tokens - tokens) / max(self.clock.seconds() - since, 1e-9)
 
-    def _row(self, module: Training, loss: float, nats: Nats, speed: float) -> Measurement:
+    def _row(
+        self, module: Training, loss: float, nats: ValidationScore, speed: float
+    ) -> Measurement:
         return Measurement(
             step=module.step,
             minutes=module.seconds / 60,
@@ -277,18 +291,28 @@ class RunCallback(pl.Callback):
             validation_tokens=float(nats.tokens) if nats.of_tokens else math.nan,
         )
 
-    def _tell(self, module: Training, *, hearing: bool, done: bool) -> float:
+    def _tell(self, module: Training, *, hearing: bool) -> float:
         """Let the listener hear the network, and write the report; the seconds of hearing."""
         began = self.clock.seconds()
         if hearing and self.listener is not None:
             now = self._seconds_now(module)
             left = module.limit_seconds - now if module.limit_seconds else math.inf
             with module.kept_weights() as model:
-                self.listener(model, Moment(module.step, module.seconds, done, left))
+                self.listener(model, Moment(module.step, module.seconds, self.finished, left))
         took = self.clock.seconds() - began
         if self._watch is not None:
-            self._watch.report(" ".join([_state(module, self.stop_reason), self._scored]).strip())
+            self._watch.report(" ".join([self._state(module), self._scored]).strip())
         return took
+
+    def _state(self, module: Training) -> str:
+        """Where the run is, for the head of its report."""
+        reached = f"after {module.step:,} steps and {module.seconds / 60:,.1f} minutes"
+        share = f"{min(module.progress, 1.0):.0%} of the run"
+        if self.finished:
+            return f"Finished {reached}."
+        if self.stop_reason:
+            return f"Stopped by {self.stop_reason} {reached}, {share}; --resume goes on."
+        return f"Going on: measured {reached}, {share}."
 
     def save(self, trainer: pl.Trainer, module: Training) -> None:
         """Write last.ckpt; the one before becomes previous.ckpt."""
@@ -303,6 +327,7 @@ class RunCallback(pl.Callback):
             "measured": self.measured,
             "measured_at": self.measured_at,
             "measured_tokens": self.measured_tokens,
+            "owes": self.owes,
             "config": module.config.to_dict(),
             "version": FORMAT_VERSION,
             "tokens_sha256": self.card["tokens_sha256"],
@@ -329,41 +354,32 @@ class RunCallback(pl.Callback):
         self._keep(LAST_WEIGHTS, module)
 
     def _require_finite_weights(self, module: Training) -> None:
-        sound = all_finite(module.model.state_dict().values())
-        self._require_finite(0.0 if sound else math.nan, module)
+        if not all_finite(module.model.state_dict().values()):
+            raise self._diverged("the weights are no longer numbers", module)
+        self._sound_step = module.step
 
-    def _require_finite(self, value: float, module: Training) -> None:
-        if math.isfinite(value):
-            self._sound_step = module.step
-            return
+    def _require_finite_loss(self, loss: float, module: Training) -> None:
+        if not math.isfinite(loss):
+            raise self._diverged(f"the loss is {loss}", module)
+        self._sound_step = module.step
+
+    def _diverged(self, seen: str, module: Training) -> InputError:
         way_out = "start again with"
         if (self.run / LAST).exists():
             way_out = f"the last good checkpoint in {shown(self.run)} was kept, so --resume it with"
-        raise InputError(
-            f"The training diverged {_when(self._sound_step, module.step)} (the loss is {value}); "
+        return InputError(
+            f"The training diverged {_when(self._sound_step, module.step)} ({seen}); "
             f"{way_out} a lower --optim.muon_lr and --optim.adamw_lr, or a lower --optim.clip."
         )
 
 
-def _state(module: Training, stop_reason: str) -> str:
-    """Where the run is, for the head of its report."""
-    reached = f"after {module.step:,} steps and {module.seconds / 60:,.1f} minutes"
-    share = f"{module.progress:.0%} of the run"
-    if module.progress >= 1.0:
-        return f"Finished {reached}."
-    if stop_reason:
-        return f"Stopped by {stop_reason} {reached}, {share}; --resume goes on."
-    return f"Going on: measured {reached}, {share}."
-
-
-def _part_told(nats: Nats, step: int) -> str:
+def _part_told(nats: ValidationScore, step: int) -> str:
     """A sentence, where not all of what there is was scored."""
     if nats.tokens >= nats.of_tokens:
         return ""
-    why = "the run was to stop" if nats.is_stopped else "the time was too short for the rest"
     return (
         f"The validation at step {step:,} scored {nats.tokens:,} of {nats.of_tokens:,} tokens: "
-        f"{why}."
+        "the time was too short for the rest."
     )
 
 

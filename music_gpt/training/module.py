@@ -93,11 +93,14 @@ class Training(pl.LightningModule):
             self.model.parameters(), self.config.optim.clip
         )
 
-    def take_mean_loss(self) -> float:
-        """Mean loss since the last call; NaN if there was no step."""
-        mean = float(self.loss_sum) / self.loss_count if self.loss_count else math.nan
+    @property
+    def mean_loss(self) -> float:
+        """Mean nats per token of the steps since losses were forgotten; NaN if there was none."""
+        return float(self.loss_sum) / self.loss_count if self.loss_count else math.nan
+
+    def forget_losses(self) -> None:
+        """Begin a new mean."""
         self.loss_sum, self.loss_count = torch.zeros(()), 0
-        return mean
 
     def weights(self) -> Mapping[str, Tensor]:
         """The weights to evaluate and keep: the moving average where there is one."""
@@ -127,6 +130,8 @@ class Training(pl.LightningModule):
             "loss_sum": float(self.loss_sum),
             "loss_count": self.loss_count,
             "reserved_seconds": self.reserved_seconds,
+            "lr_factor": self.lr_factor,
+            "gradient_norm": float(self.gradient_norm),
             **{name: getattr(self, name) for name in _COUNTERS},
         }
 
@@ -140,6 +145,8 @@ class Training(pl.LightningModule):
         self.loss_sum = torch.tensor(state.get("loss_sum", 0.0))
         self.loss_count = state.get("loss_count", 0)
         self.reserved_seconds = state.get("reserved_seconds", 0.0)
+        self.lr_factor = state.get("lr_factor", 0.0)
+        self.gradient_norm = torch.tensor(state.get("gradient_norm", 0.0))
         for name in _COUNTERS:
             setattr(self, name, state[name])
 

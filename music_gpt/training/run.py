@@ -97,7 +97,8 @@ def train(
         if not is_first:  # or all would drop the same activations, and go on with those of step 0
             draws = trainer.global_rank + trainer.world_size * module.step
             torch.manual_seed(config.train.seed + draws)
-        if module.progress >= 1.0 and (run / LAST_WEIGHTS).exists() and not finished_too:
+        finished = module.progress >= 1.0 and not state.get("owes", False)
+        if finished and (run / LAST_WEIGHTS).exists() and not finished_too:
             raise InputError(
                 f"The run in {shown(run)} is finished; to train longer, give a new folder and "
                 f"--init-from {printable_name(run / LAST_WEIGHTS)}."
@@ -105,19 +106,18 @@ def train(
         # 3. the folder, and the run itself
         if is_first:
             held.enter_context(locked(run, "train"))
-            step, finished = module.step if resume else None, module.progress >= 1.0
-            open_run(run, config, step=step, finished=finished)
+            open_run(run, config, step=module.step if resume else None, finished=finished)
             if not resume:
                 copy_index(corpus.path, run)
         validation = _validation(corpus, config, trainer)
         about = _about(corpus, card)
         callback = RunCallback(run, validation, card, state, listener, about, began)
-        if module.progress < 1.0:  # else nothing but the weights of the end is missing
+        if not finished:  # else nothing but the weights of the end is missing
             _fit(trainer, module, batches, callback)
         if not is_first:
             return {}
         callback.finish(module)
-        return _result(run, module, callback)
+        return _result(run, module, callback, finished=finished or callback.finished)
 
 
 def _first_network(config: RunConfig, init_from: str | Path | None) -> GPT:
@@ -316,17 +316,19 @@ def _validation(corpus: Corpus, config: RunConfig, trainer: pl.Trainer) -> Windo
     )
 
 
-def _result(run: Path, module: Training, callback: RunCallback) -> dict[str, Any]:
+def _result(
+    run: Path, module: Training, callback: RunCallback, *, finished: bool
+) -> dict[str, Any]:
     """What was reached; without `validation_tokens`, `nats_per_token` are those of the training.
 
-    A signal that came after the last step is told as well: the run is finished all the same.
+    A signal that came after all was measured is told as well: the run is finished all the same.
     `minutes` are those of the log and of the last measurement and its samples, so they tell what
     the run took, as `max_minutes` bounds it.
     """
     best = run / BEST_WEIGHTS
     return {
         "run": str(run),
-        "finished": module.progress >= 1.0,
+        "finished": finished,
         "stopped_by": callback.stop_reason or callback.signals.received or None,
         "steps": module.step,
         "tokens": module.tokens,

@@ -234,6 +234,9 @@ def _check_state(state: Mapping[str, Any]) -> None:
     figures = [state["seconds"], state.get("reserved_seconds", 0.0), state.get("loss_sum", 0.0)]
     _require(all(type(count) is int and count >= 0 for count in counts), "counts")
     _require(all(type(figure) is float and 0 <= figure < math.inf for figure in figures), "sums")
+    shown_only = [state.get(name, 0.0) for name in ("lr_factor", "gradient_norm")]
+    _require(all(type(figure) is float for figure in shown_only), "figures of the last step")
+    _require(type(state.get("owes", False)) is bool, "word on what is to be measured")
     _require(isinstance(state["measured"], float) and state["best"] <= math.inf, "losses")
     _require(isinstance(state["tokens_sha256"], str), "checksum of the tokens")
     torch.Generator().set_state(state["rng"])

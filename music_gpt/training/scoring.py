@@ -19,20 +19,20 @@ from music_gpt.training.module import batch_nats
 from music_gpt.training.stopping import StopSignals
 
 
-class Nats(NamedTuple):
-    """How well music is predicted; lower is better."""
+class ValidationScore(NamedTuple):
+    """How well music is predicted, in nats: lower is better."""
 
     per_token: float
     per_note: float
     tokens: int = 0
-    """That were scored, by all processes together."""
+    """Tokens that were scored, by all processes together."""
     of_tokens: int = 0
-    """That there were to score."""
+    """Tokens that there were to score."""
     is_stopped: bool = False
     """Whether a wish to stop kept the rest from being scored."""
 
 
-class Patience:
+class ScoringDeadline:
     """How long this process may score, from now on: so many seconds, and until it is stopped."""
 
     def __init__(self, seconds: float, clock: RunningClock, signals: StopSignals) -> None:
@@ -50,19 +50,22 @@ class Patience:
         return bool(self._signals.received)
 
 
-def mean_nats(model: GPT, windows: Windows, trainer: pl.Trainer, patience: Patience) -> Nats:
-    """The mean of `model` on the windows of all processes together: one batch each at least.
+def mean_nats(
+    model: GPT, windows: Windows, trainer: pl.Trainer, deadline: ScoringDeadline
+) -> ValidationScore:
+    """The means of `model` on the windows of all processes together: one batch each at least.
 
-    Where patience ends before, on those batches that came first in an order that spreads them.
+    Where the deadline comes before the end, those of the batches that were scored until then, in an
+    order that spreads them. Collective: every process has to call it, and all get the same.
     """
     device = next(model.parameters()).device
     total, targets, notes, late, stopped = 0.0, 0.0, 0.0, False, False
     # another process may have a batch more, and all have to meet equally often
     [rounds] = over_ranks(trainer, [float(len(windows))], "max")
     with torch.no_grad(), trainer.precision_plugin.forward_context():
-        for number in spread(int(rounds)):
+        for number in bit_reversed(int(rounds)):
             if number:
-                late, stopped = _all_agree(trainer, patience)
+                late, stopped = _all_agree(trainer, deadline)
             if late or stopped:
                 break
             if number >= len(windows):
@@ -74,13 +77,13 @@ def mean_nats(model: GPT, windows: Windows, trainer: pl.Trainer, patience: Patie
     sums = [total, targets, notes, float(windows.n_targets)]
     total, targets, notes, there_are = over_ranks(trainer, sums, "sum")
     per_token, per_note = total / max(targets, 1.0), total / max(notes, 1.0)
-    return Nats(per_token, per_note, int(targets), int(there_are), stopped)
+    return ValidationScore(per_token, per_note, int(targets), int(there_are), stopped)
 
 
-def spread(n: int) -> list[int]:
-    """The numbers below n, in an order of which every beginning lies evenly over all of them.
+def bit_reversed(n: int) -> list[int]:
+    """The numbers below n in bit-reversal order, of which every beginning is spread evenly.
 
-    >>> spread(8)
+    >>> bit_reversed(8)
     [0, 4, 2, 6, 1, 5, 3, 7]
     """
     return sorted(range(n), key=lambda number: f"{number:064b}"[::-1])
@@ -96,8 +99,8 @@ def over_ranks(trainer: pl.Trainer, values: list[float], how: str) -> list[float
     return cast(list[float], cast(Tensor, reduced).tolist())
 
 
-def _all_agree(trainer: pl.Trainer, patience: Patience) -> tuple[bool, bool]:
+def _all_agree(trainer: pl.Trainer, deadline: ScoringDeadline) -> tuple[bool, bool]:
     """Whether it is late for one of the processes, and whether one has to stop."""
-    signs = [float(patience.is_late()), float(patience.is_stopped())]
+    signs = [float(deadline.is_late()), float(deadline.is_stopped())]
     late, stopped = over_ranks(trainer, signs, "max")
     return bool(late), bool(stopped)

@@ -16,7 +16,7 @@ from small import ONE_TOKEN, folder_of_ids, piece, run_config, tokens_folder
 from music_gpt import files
 from music_gpt.network.checkpoint import load_checkpoint
 from music_gpt.training import callback, run_folder
-from music_gpt.training.callback import Nats
+from music_gpt.training.callback import ValidationScore
 from music_gpt.training.module import Training
 from music_gpt.training.optimizer import MuonAdamW, lr_factor
 from music_gpt.training.run import train
@@ -198,7 +198,7 @@ def test_whatever_the_disk_does_not_take_the_run_goes_on_from_its_checkpoint(
         return wrapped
 
     config = run_config(max_steps=6, validate_every_steps=3)
-    figures = iter([Nats(3.0, 12.0), Nats(2.0, 8.0), Nats(2.0, 8.0)])
+    figures = iter(ValidationScore(nats, 4 * nats) for nats in (3.0, 2.0, 2.0))
     with monkeypatch.context() as patch:
         patch.setattr(callback, "mean_nats", lambda *_: next(figures))
         patch.setattr(files, "_new_file", full(files._new_file))

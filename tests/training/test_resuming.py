@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -22,9 +21,10 @@ from music_gpt.network.checkpoint import load_checkpoint
 from music_gpt.network.model import GPT
 from music_gpt.process import TERMINATION_SIGNALS
 from music_gpt.training import callback, run, run_folder
-from music_gpt.training.callback import Nats, RunCallback
+from music_gpt.training.callback import RunCallback, ValidationScore
 from music_gpt.training.module import Training
 from music_gpt.training.optimizer import MuonAdamW
+from music_gpt.training.progress import Moment
 from music_gpt.training.run import train
 from music_gpt.training.run_folder import LOG_COLUMNS, read_resume_point
 
@@ -144,30 +144,59 @@ def test_a_second_ctrl_c_ends_at_once_and_leaves_the_signals_as_they_were(
     assert train(tokens, tmp_path / "run", config, resume=True)["finished"]
 
 
-def test_a_signal_in_the_last_step_only_shortens_the_last_validation(
-    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("step", [3, 8])
+def test_what_a_stopped_step_was_to_measure_is_measured_when_the_run_goes_on(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    at_step(4, interrupt, monkeypatch)
+    """In the middle of the run, and at its end; heard as well."""
 
     class Listener:
+        def __init__(self) -> None:
+            self.heard = list[Moment]()
+
+        def __call__(self, _: object, moment: Moment) -> None:
+            self.heard.append(moment)
+
+        def last_seconds(self, limit_seconds: float) -> float:
+            return 0.0
+
+    config = run_config(max_steps=8, validate_every_steps=3, optim={"ema": 0.5})
+    unbroken, broken, listener = tmp_path / "unbroken", tmp_path / "broken", Listener()
+    train(tokens, unbroken, config)
+    with monkeypatch.context() as patch:
+        at_step(step, interrupt, patch)
+        result = train(tokens, broken, config, listener=listener)
+    assert (result["finished"], result["stopped_by"]) == (False, "SIGINT")
+    assert result["steps"] == step
+    assert "Stopped by SIGINT after" in (broken / "report.html").read_text()
+    assert step not in [moment.step for moment in listener.heard]
+    result = train(tokens, broken, config, resume=True, listener=listener)
+    assert (result["finished"], result["stopped_by"]) == (True, None)
+    assert [moment.step for moment in listener.heard] == [3, 6, 8]
+    assert [moment.is_last for moment in listener.heard] == [False, False, True]
+    assert_same_run(unbroken, broken)
+
+
+def test_a_signal_while_the_end_is_heard_leaves_the_run_finished(
+    tokens: Path, tmp_path: Path
+) -> None:
+    class Listener:
         def __call__(self, *_: object) -> None:
-            pytest.fail("it was heard")
+            signal.raise_signal(signal.SIGTERM)
 
         def last_seconds(self, limit_seconds: float) -> float:
             return 0.0
 
     result = train(tokens, tmp_path / "run", run_config(max_steps=4), listener=Listener())
-    assert (result["finished"], result["stopped_by"]) == (True, "SIGINT")
-    assert (tmp_path / "run" / "best.safetensors").exists()
-    assert log_of(tmp_path / "run")[-1]["validation_tokens"] == "128"  # a batch
-    told = "Finished after 4 steps.*scored 128 of 392 tokens: the run was to stop"
-    assert re.search(told, (tmp_path / "run" / "report.html").read_text())
+    assert (result["finished"], result["stopped_by"]) == (True, "SIGTERM")
+    assert result["validation_tokens"] == 392
+    assert "Finished after 4 steps" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_a_resumed_run_keeps_the_best_of_before(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    figures = iter([Nats(2.0, 8.0), Nats(3.0, 12.0)])
+    figures = iter([ValidationScore(2.0, 8.0), ValidationScore(3.0, 12.0)])
     monkeypatch.setattr(callback, "mean_nats", lambda *_: next(figures))
     config = run_config(max_steps=10, validate_every_steps=5)
     with monkeypatch.context() as patch:

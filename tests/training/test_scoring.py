@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from runs import log_of
+from runs import assert_same_run, log_of
 from small import random_network, run_config
 
 from music_gpt.network.checkpoint import load_checkpoint
@@ -17,11 +17,11 @@ from music_gpt.network.model import GPT
 from music_gpt.tokens.corpus import Corpus
 from music_gpt.tokens.data import Windows
 from music_gpt.training import callback, clock, scoring
-from music_gpt.training.callback import Nats, RunCallback
+from music_gpt.training.callback import RunCallback, ValidationScore
 from music_gpt.training.module import Training, batch_nats
 from music_gpt.training.run import train
 from music_gpt.training.run_folder import read_resume_point
-from music_gpt.training.scoring import Patience, mean_nats, spread
+from music_gpt.training.scoring import ScoringDeadline, bit_reversed, mean_nats
 
 
 @pytest.fixture
@@ -116,8 +116,9 @@ def test_a_validation_that_is_not_the_last_leaves_time_for_that_one(
     assert [row["validation_tokens"] for row in log_of(tmp_path / "run")] == ["256", "256"]
 
 
-def test_a_stop_wish_ends_a_validation_and_the_run_with_a_checkpoint(
-    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("validation", "step"), [(2, 6), (4, 12)])
+def test_a_stop_wish_ends_a_validation_which_is_made_up_for_when_the_run_goes_on(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, validation: int, step: int
 ) -> None:
     held, scored = list[RunCallback](), list[int]()
     start = RunCallback.on_train_start
@@ -128,28 +129,61 @@ def test_a_stop_wish_ends_a_validation_and_the_run_with_a_checkpoint(
 
     def stopped_at_its_second_batch(*words: Any) -> tuple[torch.Tensor, torch.Tensor]:
         scored.append(1)
-        if len(scored) == 4 + 2:  # of the second validation
+        if len(scored) == 4 * (validation - 1) + 2:
             held[-1].signals.on_signal(signal.SIGTERM, None)
         return batch_nats(*words)
 
     config = run_config(max_steps=12, validate_every_steps=3)
+    train(tokens, tmp_path / "unbroken", config)
+    run = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(RunCallback, "on_train_start", started)
         patch.setattr(scoring, "batch_nats", stopped_at_its_second_batch)
+        result = train(tokens, run, config)
+    assert len(scored) == 4 * (validation - 1) + 2
+    assert (result["finished"], result["stopped_by"], result["steps"]) == (False, "SIGTERM", step)
+    assert read_resume_point(run)["step"] == step
+    assert load_checkpoint(run / "best.safetensors")[1]["steps"] == step - 3
+    assert [row["step"] for row in log_of(run)][-1] == str(step - 3)
+    assert train(tokens, run, config, resume=True)["finished"]
+    assert_same_run(tmp_path / "unbroken", run)
+
+
+def test_a_run_is_finished_when_its_end_was_measured_whatever_the_clock_says(
+    tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop in a slow validation: with what that took, all minutes of the run are over."""
+    machine = Machine(monkeypatch, batch_seconds=0.0)
+    held, start = list[RunCallback](), RunCallback.on_train_start
+
+    def started(self: RunCallback, *words: Any) -> None:
+        held.append(self)
+        start(self, *words)
+
+    def slow_and_stopped(*words: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        machine.now += 9.0  # longer, and the process is taken to have been paused
+        held[-1].signals.on_signal(signal.SIGTERM, None)
+        return batch_nats(*words)
+
+    config = run_config(max_minutes=1.0, validate_every_steps=52)
+    with monkeypatch.context() as patch:
+        patch.setattr(RunCallback, "on_train_start", started)
+        patch.setattr(scoring, "batch_nats", slow_and_stopped)
+        patch.setattr(callback.EndReserve, "seconds", 1.0)
         result = train(tokens, tmp_path / "run", config)
-    assert len(scored) == 4 + 2
-    assert (result["finished"], result["stopped_by"], result["steps"]) == (False, "SIGTERM", 6)
-    assert read_resume_point(tmp_path / "run")["step"] == 6
-    assert load_checkpoint(tmp_path / "run" / "best.safetensors")[1]["steps"] == 3
-    rows = log_of(tmp_path / "run")
-    assert [bool(row["validation_nats_per_token"]) for row in rows] == [True, False]
+    assert (result["finished"], result["steps"]) == (False, 52)
+    assert result["minutes"] > 1.0
+    assert "Stopped by SIGTERM" in (tmp_path / "run" / "report.html").read_text()
     assert train(tokens, tmp_path / "run", config, resume=True)["finished"]
 
 
 def test_figures_of_different_parts_of_the_split_are_not_compared(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    figures = iter([Nats(2.0, 8.0, 900, 900), Nats(3.0, 12.0, 100, 900), Nats(3.5, 14.0, 100, 900)])
+    figures = iter(
+        ValidationScore(nats, 4 * nats, scored, 900)
+        for nats, scored in ((2.0, 900), (3.0, 100), (3.5, 100))
+    )
     monkeypatch.setattr(callback, "mean_nats", lambda *_: next(figures))
     train(tokens, tmp_path / "run", run_config(max_steps=15, validate_every_steps=5))
     _, card = load_checkpoint(tmp_path / "run" / "best.safetensors")
@@ -175,10 +209,10 @@ def test_all_processes_score_equally_many_batches(
     trainer: Any = SimpleNamespace(precision_plugin=SimpleNamespace(forward_context=torch.no_grad))
     monkeypatch.setattr(scoring, "over_ranks", with_another)
     signals: Any = SimpleNamespace(received="")
-    patience = Patience(1e9, clock.RunningClock(), signals)
+    deadline = ScoringDeadline(1e9, clock.RunningClock(), signals)
     model = random_network()
-    nats = mean_nats(model, windows, trainer, patience)
-    scored = [number for number in spread(5)[:rounds] if number < len(windows)]
+    nats = mean_nats(model, windows, trainer, deadline)
+    scored = [number for number in bit_reversed(5)[:rounds] if number < len(windows)]
     figure, n_tokens = nats_of(model, windows, scored)
     assert len(asked) == (2 if rounds == 2 else 4)
     assert nats.per_token == pytest.approx(figure)
@@ -188,8 +222,8 @@ def test_all_processes_score_equally_many_batches(
 
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 64, 100])
 def test_an_order_that_spreads_holds_each_number_once(n: int) -> None:
-    assert sorted(spread(n)) == list(range(n))
+    assert sorted(bit_reversed(n)) == list(range(n))
     if n > 8:
-        steps = torch.tensor(sorted(spread(n)[:8])).diff()
+        steps = torch.tensor(sorted(bit_reversed(n)[:8])).diff()
         assert steps.min() >= n // 16
         assert steps.max() <= n // 4

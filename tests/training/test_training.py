@@ -19,7 +19,7 @@ from music_gpt.network.checkpoint import load_checkpoint, save_checkpoint
 from music_gpt.network.model import GPT
 from music_gpt.training import callback, clock, progress
 from music_gpt.training import run as training
-from music_gpt.training.callback import Nats, RunCallback
+from music_gpt.training.callback import RunCallback, ValidationScore
 from music_gpt.training.module import Training, batch_nats
 from music_gpt.training.progress import Moment
 from music_gpt.training.run import train
@@ -139,7 +139,7 @@ def test_epochs_count_passes_over_the_training_split(tokens: Path, tmp_path: Pat
 def test_the_best_weights_are_those_of_the_lowest_validation_loss(
     tokens: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    figures = iter([Nats(3.0, 12.0), Nats(2.0, 8.0), Nats(2.5, 10.0)])
+    figures = iter(ValidationScore(nats, 4 * nats) for nats in (3.0, 2.0, 2.5))
     monkeypatch.setattr(callback, "mean_nats", lambda *_: next(figures))
     train(tokens, tmp_path / "run", run_config(max_steps=15, validate_every_steps=5))
     _, card = load_checkpoint(tmp_path / "run" / "best.safetensors")
@@ -165,9 +165,9 @@ class Machine:
             self.now += 0.5 if module.step else 9.0  # the first one compiles
             return step(module, *words)
 
-        def scored(*_: Any) -> Nats:
+        def scored(*_: Any) -> ValidationScore:
             self.now += score_seconds
-            return Nats(3.0, 12.0)
+            return ValidationScore(3.0, 12.0)
 
         def seen(run_callback: RunCallback, trainer: Any, module: Training) -> None:
             after_step(run_callback, trainer, module)
