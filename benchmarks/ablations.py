@@ -112,8 +112,8 @@ AS_ONE = Row(
     model={"qk_norm": False},
     qkv_apart=False,
 )
+ONE_SECOND = on_top_of(AS_ONE, "one-seed-2", "another seed", train={"seed": 2})
 ADAMW_8E3 = {"adamw_lr": 8e-3}
-SECOND = {"seed": 2}
 ROWS += [
     EARLY,
     on_top_of(EARLY, "early-kv-1", "one key/value head", model={"n_kv_heads": 1}),
@@ -135,7 +135,6 @@ ROWS += [
         data={"first_context": 64},
     ),
     AS_ONE,
-    on_top_of(AS_ONE, "one-seed-2", "another seed", train=SECOND),
     on_top_of(AS_ONE, "one-transposition", "transposition only", data=PLAIN),
     on_top_of(AS_ONE, "one-no-augmentation", "no augmentation", data=PLAIN | {"transpose": 0}),
     on_top_of(AS_ONE, "one-relu", "ReLU", model={"activation": "relu"}),
@@ -156,24 +155,23 @@ ROWS += [
         "one key/value head, no QK-norm",
         model={"n_kv_heads": 1, "qk_norm": False},
     ),
+    ONE_SECOND,
+    on_top_of(ONE_SECOND, "one-transposition-seed-2", "transposition only, seed 2", data=PLAIN),
     on_top_of(
-        AS_ONE, "one-transposition-seed-2", "transposition only, seed 2", data=PLAIN, train=SECOND
-    ),
-    on_top_of(
-        AS_ONE,
+        ONE_SECOND,
         "one-no-augmentation-seed-2",
         "no augmentation, seed 2",
         data=PLAIN | {"transpose": 0},
-        train=SECOND,
     ),
-    on_top_of(
-        AS_ONE, "one-relu-seed-2", "ReLU, seed 2", model={"activation": "relu"}, train=SECOND
-    ),
+    on_top_of(ONE_SECOND, "one-relu-seed-2", "ReLU, seed 2", model={"activation": "relu"}),
+    on_top_of(ONE_SECOND, "one-ema-seed-2", "moving average, seed 2", optim={"ema": 0.99}),
+    on_top_of(ONE_SECOND, "one-plain-crops-seed-2", "plain crops, seed 2", velocity_head=False),
+    on_top_of(ONE_SECOND, "one-kv-1-seed-2", "one key/value head, seed 2", model={"n_kv_heads": 1}),
     Row(
         "kv-1-no-qk-norm-seed-2",
         "one key/value head, no QK-norm, seed 2",
         model={"n_kv_heads": 1, "qk_norm": False},
-        train=SECOND,
+        train={"seed": 2},
     ),
 ]
 """The rows of `docs/ablations.md` beside those of the recipe as it is now."""

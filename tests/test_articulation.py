@@ -9,8 +9,8 @@ import pytest
 from odd_engines import MadEngine, take_ids
 
 from music_gpt.config.sampling import SamplingConfig
-from music_gpt.generation import bias
-from music_gpt.generation.bias import LENGTH_NATS, Articulation
+from music_gpt.generation import drift
+from music_gpt.generation.drift import LENGTH_NATS, Articulation
 from music_gpt.generation.grammar import Ending, Grammar, Start
 from music_gpt.notes import Notes
 from music_gpt.tokens.events import EOS, NOTE_OFF, TIME_SHIFT, VELOCITY, VOCAB_SIZE, decode_ids
@@ -62,12 +62,61 @@ def test_notes_that_are_as_long_but_fewer_are_let_be() -> None:
 
 
 def test_what_sounds_at_the_seam_counts() -> None:
+    """Two notes of the prompt are held through the first minute and end with it."""
+    held, without = Articulation(1, sounding=2), Articulation(1)
+    for articulation in (held, without):
+        played(articulation, 61, 4)
+    for pitch in (64, 67):
+        held.advance(np.array([NOTE_OFF + pitch]))
+    for articulation in (held, without):
+        played(articulation, 120, 4)
+    assert abs(lean_of(without, 1)[0, RELEASE]) < 0.1
+    assert lean_of(held, 1)[0, RELEASE] == pytest.approx(-LENGTH_NATS)  # a fifth as long, now
+
+
+def test_a_grammar_hands_on_what_sounds_at_the_seam() -> None:
     chord = Start(
         context=[VELOCITY + 9, 60, 64, TIME_SHIFT + 99], frame=100, seam=100, onsets={60: 0, 64: 0}
     )
-    grammar = Grammar(chord, Ending.after(100, 60.0), SamplingConfig(), 1)
-    grammar.advance(np.array([TIME_SHIFT + 99]))
-    assert grammar._articulation._takes[0].seconds == 2.0
+    grammar = Grammar(chord, Ending.after(100, 600.0), SamplingConfig(), 1)
+    beside = Articulation(1, sounding=2)
+    for _ in range(61):  # two notes are held, and a third comes each second
+        for id_ in (72, TIME_SHIFT + 49, NOTE_OFF + 72, TIME_SHIFT + 49):
+            grammar.advance(np.array([id_]))
+            beside.advance(np.array([id_]))
+    for pitch in (60, 64):
+        grammar.advance(np.array([NOTE_OFF + pitch]))
+        beside.advance(np.array([NOTE_OFF + pitch]))
+    for _ in range(30):
+        for id_ in (72, TIME_SHIFT + 49, NOTE_OFF + 72, TIME_SHIFT + 49):
+            grammar.advance(np.array([id_]))
+            beside.advance(np.array([id_]))
+    lean = lean_of(beside, 1)[0, RELEASE]
+    assert lean < -0.5
+    assert grammar.bias()[0, RELEASE] == lean
+
+
+@pytest.mark.parametrize("n_notes", [0, 5])
+def test_a_first_minute_of_few_notes_sets_no_length(n_notes: int) -> None:
+    articulation = Articulation(1)
+    played(articulation, n_notes, 4)
+    for _ in range(61 - n_notes):
+        articulation.advance(np.array([TIME_SHIFT + 99]))
+    assert not played(articulation, 120, 9).any()
+
+
+def test_a_few_notes_tell_nothing_of_how_long_they_are() -> None:
+    """As long as those of the first minute, but one in ten seconds: some only just struck."""
+    articulation, found = Articulation(1), []
+    played(articulation, 61, 4)
+    for _ in range(20):
+        articulation.advance(np.array([60]))
+        found.append(lean_of(articulation, 1)[0, RELEASE])
+        for id_ in (TIME_SHIFT + 39, RELEASE, *[TIME_SHIFT + 99] * 9, TIME_SHIFT + 59):
+            articulation.advance(np.array([id_]))
+            found.append(lean_of(articulation, 1)[0, RELEASE])
+    assert np.abs(found[len(found) // 2 :]).max() == 0.0
+    assert np.abs(found).max() < 0.6
 
 
 def test_near_the_end_the_articulation_leans_no_more() -> None:
@@ -106,7 +155,7 @@ def test_a_network_whose_notes_grow_is_kept_from_it(monkeypatch: pytest.MonkeyPa
         return sounding(takes, 120, 170) / sounding(takes, 10, 60)
 
     kept = growth()
-    monkeypatch.setattr(bias, "LENGTH_NATS", 0.0)
+    monkeypatch.setattr(drift, "LENGTH_NATS", 0.0)
     left = growth()
     assert kept < 1.4
     assert left > 1.2 * kept

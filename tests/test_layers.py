@@ -28,7 +28,8 @@ READING_ORDER = [
     *("training.run_report", "training.stopping", "training.clock", "training.ending"),
     "training.scoring",
     *("training.progress", "training.callback", "training.run"),
-    *("generation.takes", "generation.bias", "generation.grammar", "generation.sampler"),
+    *("generation.takes", "generation.rates", "generation.bias", "generation.drift"),
+    *("generation.grammar", "generation.sampler"),
     *("generation.decoding", "generation.cuda_engine", "generation.onnx_engine"),
     "generation.engines",
     *("composing.prompt", "composing.provenance", "composing.composition", "composing.redoing"),
@@ -46,7 +47,7 @@ DOORS = {
     "symusic": {"midi.piece", "tokens.tokenizer"},
     "pretty_midi": {"midi.piece"},
     "miditok": {"tokens.tokenizer"},
-    # what it calls: the module, the callback; and what calls it: the run
+    # what it calls: the module, the callback and its scoring; and what calls it: the run
     "pytorch_lightning": {
         "training.module",
         "training.scoring",

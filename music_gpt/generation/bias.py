@@ -1,9 +1,8 @@
-"""Events so far -> what becomes likelier: what a person wishes, a steady pace, an end of figures.
+"""Events so far -> what becomes likelier: what a person wishes, fewer notes, an end of figures.
 
-A key to keep to and a density to aim at are wishes. Where no density is wished, a take keeps to the
-pace of its first minute, and below what hands can play; that its notes stay as long, and that no
-figure of pitches goes round for ever, is wished always. All of them only lean: what the network is
-sure of still comes.
+A key to keep to and a density to aim at are wishes. That a take stays below what hands can play,
+and that no figure of pitches goes round for ever, is wished always. All of them only lean: what the
+network is sure of still comes.
 
 The letters in the shape comments: B takes side by side, V events in the vocabulary.
 """
@@ -17,6 +16,7 @@ import numpy as np
 
 from music_gpt.arrays import Floats, Ints
 from music_gpt.config.sampling import SamplingConfig
+from music_gpt.generation.rates import Rate
 from music_gpt.generation.takes import Rows
 from music_gpt.keys import scale
 from music_gpt.tokens.events import (
@@ -38,16 +38,6 @@ GAIN = 2.0
 """The lean is at its full strength where the density is off by one part in `GAIN`."""
 LONG_WAIT_SECONDS = 0.5
 """A wait leans in proportion to its length, up to this."""
-OPENING_SECONDS = 60.0
-"""New music that sets a take's own pace."""
-PACE_MEMORY_SECONDS, PACE_GAIN, PACE_NATS = 30.0, 4.0, 1.0
-"""The same for a take's own pace as for a density, and its full strength for a wait that is as long
-as usual; for one e times as long it is twice that."""
-LENGTH_GAIN, LENGTH_NATS = 2.0, 2.0
-"""Nats by which releases become likelier while notes sound longer than in the first minute: all of
-them where they are longer by one part in `LENGTH_GAIN`."""
-USUAL_WAITS = 32.0
-"""So many waits back are usual."""
 CROWD_SECONDS, CROWDED, NOTES_PER_NAT, CROWD_NATS = 3.0, 25.0, 3.0, 4.0
 """Memory for how crowded a take is; notes a second beyond which it leans to fewer, more of them for
 each nat, and the most nats. Of all 5 seconds of real music 3 % have more than 25 notes a second,
@@ -64,17 +54,7 @@ FEWEST_REPEATED = 5
 KEPT = 0.75
 """How much of its age a figure keeps after a note that does not belong to it."""
 _REPEATED = [max(2 * length, FEWEST_REPEATED) for length in range(1, LONGEST_FIGURE + 1)]
-_LOG_WAITS = np.log(np.arange(1, N_SHIFTS + 1))
 _WAIT_SHARE = np.minimum(np.arange(1, N_SHIFTS + 1) / (LONG_WAIT_SECONDS * FRAMES_PER_SECOND), 1.0)
-
-
-def _faded(memory_seconds: float) -> tuple[float, ...]:
-    """What a wait of 0, 1, ... 100 frames leaves of a rate, in a memory that fades."""
-    ages = np.arange(N_SHIFTS + 1) / (FRAMES_PER_SECOND * memory_seconds)
-    return tuple(np.exp(-ages).tolist())
-
-
-_PACE_FADED = _faded(PACE_MEMORY_SECONDS)
 
 
 def _thicken(bias: Floats, nats: float | Floats) -> None:
@@ -82,22 +62,6 @@ def _thicken(bias: Floats, nats: float | Floats) -> None:
     bias[..., NOTE_ON:NOTE_OFF] += nats
     bias[..., VELOCITY:EOS] += nats
     bias[..., TIME_SHIFT:VELOCITY] -= nats * _WAIT_SHARE
-
-
-class Rate(Rows):
-    """Notes per second of B takes lately: a note counts by exp(-age / memory_seconds)."""
-
-    def __init__(self, n_takes: int, memory_seconds: float, at_first: float = 0.0) -> None:
-        self.per_second = [at_first] * n_takes
-        self._memory_seconds, self._faded = memory_seconds, _faded(memory_seconds)
-
-    def advance(self, ids: Ints) -> None:
-        """One more event in each take, ids (B)."""
-        for take, id_ in enumerate(ids.tolist()):
-            if id_ < NOTE_OFF:
-                self.per_second[take] += 1 / self._memory_seconds
-            else:
-                self.per_second[take] *= self._faded[frames_of(id_)]
 
 
 class Leaning(Rows):
@@ -129,127 +93,6 @@ class Leaning(Rows):
     def advance(self, ids: Ints) -> None:
         """One more event in each take, ids (B)."""
         self._rate.advance(ids)
-
-
-@dataclass(slots=True)
-class _Tempo:
-    """How fast one take goes by itself."""
-
-    opening: float = OPENING_SECONDS
-    """Seconds that are left of its first minute."""
-    own: float = 0.0
-    """Notes per second of that."""
-    usual: float = float(_LOG_WAITS[9])
-    """Logarithm of the frames of its waits lately."""
-
-    def lean(self, rate: float) -> float:
-        """Nats by which a wait of the usual length becomes less likely at this `rate` of lately."""
-        lack = (self.own - rate) / max(self.own, 1 / OPENING_SECONDS)
-        return PACE_NATS * min(max(PACE_GAIN * lack, -1.0), 1.0)
-
-    def advance(self, id_: int) -> None:
-        """One more event."""
-        frames = frames_of(id_)
-        if id_ < NOTE_OFF and self.opening > 0:
-            self.own += 1 / OPENING_SECONDS
-        elif frames:
-            self.opening -= frames / FRAMES_PER_SECOND
-            self.usual += (float(_LOG_WAITS[frames - 1]) - self.usual) / USUAL_WAITS
-
-
-class Pace(Rows):
-    """The notes per second of B takes lately, beside those of their own first minute.
-
-    A network that hears only its own music drifts, most often into ever sparser music: in time,
-    what is sparse lasts. So from the second minute on waits become less or more likely, the long
-    ones above all, as the take has fewer or more notes a second than it had. Onsets and releases
-    stay as likely beside each other: more onsets alone would pile up.
-    """
-
-    def __init__(self, n_takes: int) -> None:
-        self._tempos = [_Tempo() for _ in range(n_takes)]
-        self._rate = Rate(n_takes, PACE_MEMORY_SECONDS)
-
-    def lean(self, bias: Floats, going: Iterable[bool]) -> None:
-        """Adds to the logits, `bias` (B, V), of the takes in `going` (B)."""
-        paces = zip(self._tempos, self._rate.per_second, going, strict=True)
-        leans = [tempo.lean(rate) if goes else 0.0 for tempo, rate, goes in paces]
-        if not any(leans):
-            return
-        usual = np.array([tempo.usual for tempo in self._tempos])[:, None]  # (B, 1)
-        length = 1 + np.minimum(np.maximum(_LOG_WAITS - usual, -1), 1)  # (B, 100): usual is 1
-        bias[:, TIME_SHIFT:VELOCITY] -= np.array(leans)[:, None] * length
-
-    def advance(self, ids: Ints) -> None:
-        """One more event in each take, ids (B)."""
-        self._rate.advance(ids)
-        for take, (tempo, id_) in enumerate(zip(self._tempos, ids.tolist(), strict=True)):
-            is_opening = tempo.opening > 0
-            tempo.advance(id_)
-            if is_opening:  # the memory begins with what the first minute had
-                self._rate.per_second[take] = tempo.own
-
-
-@dataclass(slots=True)
-class _Lengths:
-    """How long the notes of one take sound."""
-
-    sounding: int
-    """Now."""
-    opening: float = OPENING_SECONDS
-    """Seconds that are left of its first minute."""
-    own: float = 0.0
-    """Seconds of a note in the mean of that minute."""
-    seconds: float = 0.0
-    """That all notes sounded lately, and"""
-    strikes: float = 0.0
-    """how many were struck, in a memory that fades with `PACE_MEMORY_SECONDS` from then on."""
-
-    def lean(self) -> float:
-        """Nats by which releases become likelier."""
-        if self.opening > 0 or not self.own:
-            return 0.0
-        excess = self.seconds / max(self.strikes, 1.0) / self.own - 1
-        return LENGTH_NATS * min(max(LENGTH_GAIN * excess, -1.0), 1.0)
-
-    def advance(self, id_: int) -> None:
-        """One more event."""
-        if id_ < NOTE_OFF:
-            self.sounding += 1
-            self.strikes += 1
-        elif id_ < TIME_SHIFT:
-            self.sounding -= 1
-        elif frames := frames_of(id_):
-            if self.opening > 0:
-                self.opening -= frames / FRAMES_PER_SECOND
-            else:
-                self.seconds *= _PACE_FADED[frames]
-                self.strikes *= _PACE_FADED[frames]
-            self.seconds += self.sounding * frames / FRAMES_PER_SECOND
-            if self.opening <= 0 and not self.own:
-                self.own = self.seconds / max(self.strikes, 1.0)
-
-
-class Articulation(Rows):
-    """How long the notes of B takes sound lately, beside those of their own first minute.
-
-    A network that hears only its own music drifts into ever longer notes, too, which lie over each
-    other. So from the second minute on releases become likelier or less likely.
-    """
-
-    def __init__(self, n_takes: int, sounding: int = 0) -> None:
-        self._takes = [_Lengths(sounding) for _ in range(n_takes)]
-
-    def lean(self, bias: Floats, going: Iterable[bool]) -> None:
-        """Adds to the logits, `bias` (B, V), of the takes in `going` (B)."""
-        for row, take, goes in zip(bias, self._takes, going, strict=True):
-            if goes and (nats := take.lean()):
-                row[NOTE_OFF:TIME_SHIFT] += nats
-
-    def advance(self, ids: Ints) -> None:
-        """One more event in each take, ids (B)."""
-        for take, id_ in zip(self._takes, ids.tolist(), strict=True):
-            take.advance(id_)
 
 
 class Crowd(Rows):

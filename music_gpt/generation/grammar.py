@@ -13,7 +13,8 @@ import numpy as np
 
 from music_gpt.arrays import Floats, Ints, Mask
 from music_gpt.config.sampling import SamplingConfig
-from music_gpt.generation.bias import Articulation, Crowd, Figures, Leaning, Pace
+from music_gpt.generation.bias import Crowd, Figures, Leaning
+from music_gpt.generation.drift import Articulation, Pace
 from music_gpt.generation.takes import Rows
 from music_gpt.notes import HIGHEST_KEY, LOWEST_KEY
 from music_gpt.tokens.events import (
@@ -264,7 +265,7 @@ class Grammar(Rows):
         """What is added to the logits, (B, V): onsets fade, overlong notes let go, the end nears.
 
         To it comes what a person would like, a key or a density, or else the take's own pace, and
-        that notes stay as long and no figure goes round for ever (`music_gpt.generation.bias`).
+        that notes stay as long and no figure goes round for ever (`bias` and `drift`, beside this).
         """
         bias = np.zeros((len(self.moments), VOCAB_SIZE))
         for row, now in zip(bias, self.moments, strict=True):
