@@ -36,6 +36,7 @@ from music_gpt.training.scoring import ScoringDeadline, ValidationScore, mean_na
 from music_gpt.training.stopping import StopSignals
 
 LOG_EVERY_STEPS = 20
+NO_SCORE = ValidationScore(math.nan, math.nan)
 LEAST_SECONDS = 6.0
 """A run has at least this much, even where its start took all of its minutes."""
 
@@ -65,6 +66,7 @@ class RunCallback(pl.Callback):
         self.signals = StopSignals()
         self.clock = RunningClock()
         self._counted = self._last_save = self.clock.seconds()
+        self._save_seconds = 0.0
         self._speed_mark = (self._counted, 0)
         self._step_began, self._end = self._counted, EndReserve(0.0)
         self._peak, self._sound_step = math.nan, 0
@@ -173,29 +175,20 @@ class RunCallback(pl.Callback):
         )
 
     def _after_step(self, trainer: pl.Trainer, module: Training) -> None:
-        began = self.clock.seconds()
         stopped, due = self._agree(trainer, module)
         done, regular = module.progress >= 1.0, not module.near_end
         at_its_turn = module.step % module.config.train.validate_every_steps == 0
-        measuring = done or (at_its_turn and regular)
-        logging = not stopped if measuring else module.step % LOG_EVERY_STEPS == 0
-        if logging:
-            stopped |= self._measure(trainer, module, validating=measuring, done=done)
-        # one that goes on begins with it, so that it measures what an unbroken run does
-        self.owes = measuring and stopped
-        self.finished = done and not stopped
-        if measuring or stopped or (due and regular):
+        measuring = self.owes = done or (at_its_turn and regular)
+        if measuring and not stopped:
+            stopped = self._measure(trainer, module, done=done)
+        elif not measuring and module.step % LOG_EVERY_STEPS == 0:
+            self._log(module, *self._training_figures(trainer, module))
+        if stopped or (due and regular and not measuring):
             self.save(trainer, module)
         if stopped:
             self.stop_reason = self.signals.received or "another process"
+            self._report(module)
         trainer.should_stop = trainer.should_stop or done or stopped
-        heard_seconds = 0.0
-        if (measuring or stopped) and trainer.is_global_zero:
-            heard_seconds = self._tell(module, hearing=measuring and not stopped)
-        if measuring and not stopped:
-            self._end.measured(self.clock.seconds() - began - heard_seconds)
-        if logging:
-            self._speed_mark = (self.clock.seconds(), module.tokens)
 
     def _agree(self, trainer: pl.Trainer, module: Training) -> tuple[bool, bool]:
         """Set the time of all processes; whether one has to stop, and whether one should save.
@@ -210,30 +203,54 @@ class RunCallback(pl.Callback):
         )
         return bool(stopped), bool(due_somewhere)
 
-    def _measure(
-        self, trainer: pl.Trainer, module: Training, *, validating: bool, done: bool
-    ) -> bool:
-        """Log the training loss and, when validating, that of new music; keep the best weights.
+    def _measure(self, trainer: pl.Trainer, module: Training, *, done: bool) -> bool:
+        """Validate, log, keep the best weights, save, and let the network be heard.
 
         Returns whether a wish to stop ended the validation; then nothing is taken over of it.
         """
+        began = self.clock.seconds()
+        figures, score = self._training_figures(trainer, module), NO_SCORE
+        if done:  # what comes now may take long; a run that is killed meanwhile goes on from here
+            self.save(trainer, module)
+        if self.validation is not None:
+            score = self._validate(self.validation, trainer, module, done=done)
+            if score.is_stopped:
+                return True
+        self._require_finite_weights(module)
+        self._log(module, *figures, score)
+        figure = figures[0] if self.validation is None else score.per_token
+        if self._is_best(figure, score.tokens, module) and trainer.is_global_zero:
+            self._keep(BEST_WEIGHTS, module)
+        heard_seconds = 0.0
+        if done:
+            self.finished = True
+            heard_seconds = self._hear(trainer, module)
+            if trainer.is_global_zero:
+                self._keep(LAST_WEIGHTS, module)
+        self.owes = False
+        self.save(trainer, module)
+        seconds = self.clock.seconds() - began - heard_seconds
+        self._end.measured(seconds + self._save_seconds)  # at the end it is saved once more
+        if not done:
+            self._hear(trainer, module)
+        self._speed_mark = (self.clock.seconds(), module.tokens)
+        return False
+
+    def _training_figures(self, trainer: pl.Trainer, module: Training) -> tuple[float, float]:
+        """The loss of the steps since these were asked for the last time, and tokens a second."""
         [loss] = over_ranks(trainer, [module.mean_loss], "mean")
         self._require_finite_loss(loss, module)
-        speed = self._speed(module)  # now: the loss has waited for the steps, and nothing else yet
-        nats = ValidationScore(math.nan, math.nan)
-        if validating and self.validation is not None:
-            nats = self._validate(self.validation, trainer, module, done=done)
-            if nats.is_stopped:
-                return True
+        # now: the loss has waited for the steps, and nothing else yet
+        return loss, self._speed(module)
+
+    def _log(
+        self, module: Training, loss: float, speed: float, score: ValidationScore = NO_SCORE
+    ) -> None:
+        """Write a row."""
         module.forget_losses()
         if self._watch is not None:
-            self._watch.show(self._row(module, loss, nats, speed), module.progress)
-        if validating:
-            self._require_finite_weights(module)
-            figure = loss if self.validation is None else nats.per_token
-            if self._is_best(figure, nats.tokens, module) and trainer.is_global_zero:
-                self._keep(BEST_WEIGHTS, module)
-        return False
+            self._watch.show(self._row(module, loss, score, speed), module.progress)
+        self._speed_mark = (self.clock.seconds(), module.tokens)
 
     def _validate(
         self, windows: Windows, trainer: pl.Trainer, module: Training, *, done: bool
@@ -291,18 +308,21 @@ class RunCallback(pl.Callback):
             validation_tokens=float(nats.tokens) if nats.of_tokens else math.nan,
         )
 
-    def _tell(self, module: Training, *, hearing: bool) -> float:
+    def _hear(self, trainer: pl.Trainer, module: Training) -> float:
         """Let the listener hear the network, and write the report; the seconds of hearing."""
         began = self.clock.seconds()
-        if hearing and self.listener is not None:
+        if self.listener is not None and trainer.is_global_zero:
             now = self._seconds_now(module)
             left = module.limit_seconds - now if module.limit_seconds else math.inf
             with module.kept_weights() as model:
                 self.listener(model, Moment(module.step, module.seconds, self.finished, left))
         took = self.clock.seconds() - began
+        self._report(module)
+        return took
+
+    def _report(self, module: Training) -> None:
         if self._watch is not None:
             self._watch.report(" ".join([self._state(module), self._scored]).strip())
-        return took
 
     def _state(self, module: Training) -> str:
         """Where the run is, for the head of its report."""
@@ -316,7 +336,7 @@ class RunCallback(pl.Callback):
 
     def save(self, trainer: pl.Trainer, module: Training) -> None:
         """Write last.ckpt; the one before becomes previous.ckpt."""
-        self._last_save = self.clock.seconds()
+        began = self._last_save = self.clock.seconds()
         self._require_finite_weights(module)
         if not trainer.is_global_zero:
             return
@@ -335,6 +355,7 @@ class RunCallback(pl.Callback):
         }
         device = trainer.strategy.root_device
         write_resume_point(self.run, state | _device_draws(device))
+        self._save_seconds = self.clock.seconds() - began
 
     def _keep(self, name: str, module: Training) -> None:
         is_of_these = self.validation is not None and self.measured_at == module.step

@@ -106,17 +106,20 @@ def train(
         # 3. the folder, and the run itself
         if is_first:
             held.enter_context(locked(run, "train"))
-            open_run(run, config, step=module.step if resume else None, finished=finished)
+            # a step that has still to be measured is logged then
+            step = module.step - state.get("owes", False) if resume else None
+            open_run(run, config, step=step, finished=finished)
             if not resume:
                 copy_index(corpus.path, run)
         validation = _validation(corpus, config, trainer)
         about = _about(corpus, card)
         callback = RunCallback(run, validation, card, state, listener, about, began)
-        if not finished:  # else nothing but the weights of the end is missing
+        if not finished:
             _fit(trainer, module, batches, callback)
         if not is_first:
             return {}
-        callback.finish(module)
+        if not callback.finished:  # stopped; or the weights of the end were taken away
+            callback.finish(module)
         return _result(run, module, callback, finished=finished or callback.finished)
 
 

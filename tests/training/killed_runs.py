@@ -1,4 +1,4 @@
-"""Runs that are killed while they save: `python killed_runs.py TOKENS FOLDER` makes one for each.
+"""Runs that are killed while they save or are heard: `killed_runs.py TOKENS FOLDER` makes each.
 
 Each is a process that sends itself SIGKILL, which nothing can catch: no `finally` runs, no lock is
 given back. They are forks of one, because the libraries take seconds to load.
@@ -18,15 +18,17 @@ from small import run_config
 
 from music_gpt.config.training import RunConfig
 from music_gpt.training import callback
+from music_gpt.training.progress import Moment
 from music_gpt.training.run import train
 
 HALF_WRITTEN, FIRST_MOVE = "half of it was written", "before the first move"
 BETWEEN_MOVES, LAST_MOVE = "between the two moves", "after the second move"
+HEARD, HALF_WRITTEN_AGAIN = "while it is heard", "half of it was written again"
 MOMENTS = (
     *((HALF_WRITTEN, 6), (FIRST_MOVE, 6), (BETWEEN_MOVES, 6), (LAST_MOVE, 6)),
-    *((HALF_WRITTEN, 3), (HALF_WRITTEN, 10)),
+    *((HALF_WRITTEN, 3), (HALF_WRITTEN, 10), (HEARD, 10), (HALF_WRITTEN_AGAIN, 10)),
 )
-"""When a run is killed: the moment, and the step that is saved then (3, 6, 9 and 10 are)."""
+"""When a run is killed: the moment, and the step that is saved then (3, 6, 9, and 10 twice)."""
 
 
 def config() -> RunConfig:
@@ -50,7 +52,8 @@ def kill_when(moment: str, step: int) -> None:
 
     def saving(state: Any, file: Any) -> None:
         saved.append(state["step"])
-        if moment == HALF_WRITTEN and saved[-1] == step:
+        times = {HALF_WRITTEN: 1, HALF_WRITTEN_AGAIN: 2}.get(moment)
+        if saved[-1] == step and saved.count(step) == times:
             whole = io.BytesIO()
             save(state, whole)
             file.write(whole.getvalue()[: whole.tell() // 2])
@@ -69,13 +72,28 @@ def kill_when(moment: str, step: int) -> None:
     torch.save, os.replace = saving, moving
 
 
+class Listener:
+    """Is killed while it hears the network at that step, if that is the moment."""
+
+    def __init__(self, moment: str, step: int) -> None:
+        self.fatal_step = step if moment == HEARD else None
+
+    def __call__(self, _: Any, now: Moment) -> None:
+        if now.step == self.fatal_step:
+            kill_myself()
+
+    def last_seconds(self, limit_seconds: float) -> float:
+        return 0.0
+
+
 def main(tokens: str, folder: str) -> None:
     callback.LOG_EVERY_STEPS = 1
     for moment, step in MOMENTS:
         child = os.fork()
         if child == 0:
             kill_when(moment, step)
-            train(tokens, Path(folder) / folder_name(moment, step), config())
+            run, listener = Path(folder) / folder_name(moment, step), Listener(moment, step)
+            train(tokens, run, config(), listener=listener)
             os._exit(0)
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status), f"{moment}, {step}: ended by itself"

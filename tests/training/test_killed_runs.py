@@ -1,4 +1,4 @@
-"""A run that is killed (kill -9) while it saves goes on like one that nothing broke."""
+"""A run that is killed (kill -9) while it saves or is heard goes on as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from pathlib import Path
 
 import killed_runs
 import pytest
-from killed_runs import BETWEEN_MOVES, FIRST_MOVE, HALF_WRITTEN, LAST_MOVE
+from killed_runs import (
+    BETWEEN_MOVES,
+    FIRST_MOVE,
+    HALF_WRITTEN,
+    HALF_WRITTEN_AGAIN,
+    HEARD,
+    LAST_MOVE,
+)
 from runs import assert_same_run, log_of, refused
 
 from music_gpt.files import UNFINISHED_FILES
@@ -61,6 +68,8 @@ def checkpoints_in(run: Path) -> set[str]:
         (BETWEEN_MOVES, 6, {PART, PREVIOUS}, 3),
         (LAST_MOVE, 6, {LAST, PREVIOUS}, 6),
         (HALF_WRITTEN, 10, {PART, LAST, PREVIOUS}, 9),
+        (HEARD, 10, {LAST, PREVIOUS}, 10),
+        (HALF_WRITTEN_AGAIN, 10, {PART, LAST, PREVIOUS}, 10),
     ],
 )
 def test_a_run_killed_while_it_saves_goes_on_as_the_unbroken_run_step_by_step(
@@ -78,13 +87,15 @@ def test_a_run_killed_while_it_saves_goes_on_as_the_unbroken_run_step_by_step(
     killed = killed_once / killed_runs.folder_name(moment, step)
     run = Path(shutil.copytree(killed, tmp_path / "run"))
     assert checkpoints_in(run) == left
-    assert log_of(run)[-1]["step"] == str(step)  # of which nothing that was not saved is kept
+    # of which nothing that was not saved is kept; the last step is first saved and then logged
+    assert log_of(run)[-1]["step"] == str(9 if (moment, step) == (HALF_WRITTEN, 10) else step)
     assert read_resume_point(run)["step"] == goes_on_after
     monkeypatch.setattr(callback, "LOG_EVERY_STEPS", 1)
     assert train(tokens, run, killed_runs.config(), resume=True)["finished"]
     assert [row["step"] for row in log_of(run)] == [str(n) for n in range(1, 11)]
     assert_same_run(unbroken, run)
     assert checkpoints_in(run) == {LAST, PREVIOUS}
+    assert "Finished after 10 steps" in (run / "report.html").read_text()
     assert "not readable" not in capsys.readouterr().err  # no half of a file under its name
 
 

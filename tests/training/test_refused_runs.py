@@ -206,7 +206,7 @@ def test_whatever_the_disk_does_not_take_the_run_goes_on_from_its_checkpoint(
         sentence = f"{name} cannot be written: the disk is full; free .*go on with --resume"
         refused(sentence, tokens, tmp_path / "r", config)
     saved = run_folder.read_resume_point(tmp_path / "r")["step"]
-    assert saved == (6 if name == "last.safetensors" else 3)
+    assert saved == 6  # before it is measured
     result = train(tokens, tmp_path / "r", config, resume=True)
     assert (result["finished"], result["steps"]) == (True, 6)
     assert load_checkpoint(tmp_path / "r" / "last.safetensors")[1]["steps"] == 6
