@@ -45,13 +45,13 @@ class LookedRoll extends PlayedRoll {
 
   draw() {
     super.draw();
-    // what is heard, marked or played is seen in its own colours
-    const isBusy = this.keyboard.isOpen || this.marking || this.player.playing;
-    if (!this.width || !this.glow || isBusy) return;
+    if (!this.width || !this.glow) return;
     const pen = this.notesNode.getContext("2d");
     this.drawGlow(pen, this.paint());
     this.drawKeys(pen, this.paint(), new Map());
     this.looking.drawn(this.notesNode);
+    // what is heard, marked or played is seen in its own colours; a copy of the glow stands elsewhere
+    if (this.keyboard.isOpen || this.marking || this.player.playing) super.draw();
   }
 
   // What the network looked at: all else fades. Waits stand at the bottom, releases at their notes.

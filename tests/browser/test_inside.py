@@ -121,6 +121,25 @@ def test_on_a_phone_what_glows_in_the_roll_is_seen_beside_the_heads(visit: Visit
     visitor.photograph("inside-phone")
 
 
+def test_on_a_phone_it_is_seen_beside_the_heads_while_music_plays_too(visit: Visit) -> None:
+    phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+    visitor = visit(**phone).open()
+    visitor.page.get_by_label("Play", exact=True).tap()
+    visitor.wait("state.playing")
+    open_inside(visitor)
+    picture = "(selector) => document.querySelector(selector).toDataURL()"
+    blank = """(() => {
+      const canvas = document.createElement('canvas');
+      const { width, height } = document.querySelector('.mi-copy');
+      return Object.assign(canvas, { width, height }).toDataURL();
+    })()"""
+    visitor.page.wait_for_function(f"({picture})('.mi-copy') !== {blank}")
+    visitor.page.wait_for_function("document.querySelector('.mi-copy').width > 300")
+    copy, roll = (visitor.page.evaluate(picture, canvas) for canvas in (".mi-copy", ".mg-notes"))
+    assert visitor.state["playing"]
+    assert copy != roll  # in the roll nothing has faded
+
+
 def test_new_music_is_looked_at_when_it_has_come(visit: Visit) -> None:
     visitor = visit().open()
     open_inside(visitor)
