@@ -17,8 +17,8 @@ import pytest
 
 # A shell that starts the suite in the background lets it ignore Ctrl-C, which some tests send.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# Under nohup it ignores SIGHUP, and so would what it starts. A handler is not handed on, and with it
-# the suite goes on all the same when the terminal is closed.
+# Under nohup it ignores SIGHUP, and so would what it starts. A handler is not handed on, and the
+# suite goes on with it when the terminal is closed.
 if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
