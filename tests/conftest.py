@@ -15,12 +15,11 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-# A shell that starts the suite in the background lets it ignore Ctrl-C, which some tests send.
+# A shell that starts the suite in the background lets it ignore Ctrl-C, and nohup SIGHUP. Some tests
+# send these, and what a test starts would ignore them, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-# Under nohup it ignores SIGHUP, and so would what it starts. A handler is not handed on, and the
-# suite goes on with it when the terminal is closed.
-if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, lambda *_: None)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # No deadline: how fast this machine is at the moment decides nothing.
 hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
