@@ -15,8 +15,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-# A shell that starts the suite in the background lets it ignore Ctrl-C, and nohup SIGHUP. Some tests
-# send these, and what a test starts would ignore them, too.
+# A shell that starts the suite in the background lets it ignore Ctrl-C, and nohup lets it ignore
+# SIGHUP. Some tests send these, and what a test starts would ignore them, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
